@@ -1,0 +1,306 @@
+#include "impl/attention/contract.h"
+
+#include <functional>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace attest {
+namespace {
+
+using Json = nlohmann::json;
+using Error = std::optional<std::string>;  // nullopt = fine
+
+// The words of each enumeration, once: reading and error messages both come from here.
+template <typename T>
+using Words = std::vector<std::pair<std::string_view, T>>;
+
+const Words<MaskPolarity> kPolarities = {{"attend", MaskPolarity::kAttend},
+                                         {"hide", MaskPolarity::kHide}};
+const Words<CausalOffset> kCausalOffsets = {
+    {"zero", CausalOffset::kZero},
+    {"kv_len_minus_q_len", CausalOffset::kKvLenMinusQLen},
+    {"key_length_minus_q_len", CausalOffset::kKeyLengthMinusQLen},
+    {"by_inputs", CausalOffset::kByInputs},
+    {"explicit", CausalOffset::kExplicit}};
+const Words<WindowCounts> kWindowCounts = {
+    {"keys_beside_diagonal", WindowCounts::kKeysBesideDiagonal},
+    {"keys_with_diagonal", WindowCounts::kKeysWithDiagonal}};
+const Words<EmptyRow> kEmptyRows = {{"zero", EmptyRow::kZero},
+                                    {"nan", EmptyRow::kNan},
+                                    {"mean_value", EmptyRow::kMeanValue},
+                                    {"unmasked", EmptyRow::kUnmasked},
+                                    {"unspecified", EmptyRow::kUnspecified}};
+const Words<LseKind> kLseKinds = {
+    {"none", LseKind::kNone}, {"natural", LseKind::kNatural}, {"base2", LseKind::kBase2}};
+const Words<LseEmptyRow> kLseEmptyRows = {{"-inf", LseEmptyRow::kMinusInf},
+                                          {"+inf", LseEmptyRow::kPlusInf},
+                                          {"nan", LseEmptyRow::kNan},
+                                          {"unspecified", LseEmptyRow::kUnspecified}};
+const Words<Feature> kFeatures = {{"causal", Feature::kCausal},
+                                  {"window", Feature::kWindow},
+                                  {"key_lengths", Feature::kKeyLengths},
+                                  {"mask", Feature::kMask},
+                                  {"bias", Feature::kBias},
+                                  {"mask_with_bias", Feature::kMaskWithBias},
+                                  {"gqa", Feature::kGqa},
+                                  {"value_dim", Feature::kValueDim},
+                                  {"zero_sizes", Feature::kZeroSizes},
+                                  {"weights", Feature::kWeights},
+                                  {"mask_broadcast", Feature::kMaskBroadcast},
+                                  {"mask_ranks", Feature::kMaskRanks}};
+const Words<Invariance> kInvariances = {{"hidden_values", Invariance::kHiddenValues},
+                                        {"kv_len", Invariance::kKvLen},
+                                        {"q_len", Invariance::kQLen},
+                                        {"batch", Invariance::kBatch},
+                                        {"heads", Invariance::kHeads},
+                                        {"layout", Invariance::kLayout},
+                                        {"mask_form", Invariance::kMaskForm},
+                                        {"split", Invariance::kSplit},
+                                        {"threads", Invariance::kThreads},
+                                        {"rerun", Invariance::kRerun}};
+const Words<std::pair<PoisonTensor, PoisonPlace>> kPoisonPlaces = {
+    {"k:length", {PoisonTensor::kK, PoisonPlace::kLength}},
+    {"k:causal", {PoisonTensor::kK, PoisonPlace::kCausal}},
+    {"k:window", {PoisonTensor::kK, PoisonPlace::kWindow}},
+    {"k:mask", {PoisonTensor::kK, PoisonPlace::kMask}},
+    {"k:bias", {PoisonTensor::kK, PoisonPlace::kBias}},
+    {"v:length", {PoisonTensor::kV, PoisonPlace::kLength}},
+    {"v:causal", {PoisonTensor::kV, PoisonPlace::kCausal}},
+    {"v:window", {PoisonTensor::kV, PoisonPlace::kWindow}},
+    {"v:mask", {PoisonTensor::kV, PoisonPlace::kMask}},
+    {"v:bias", {PoisonTensor::kV, PoisonPlace::kBias}}};
+const Words<DType> kDTypes = {
+    {"f32", DType::kF32}, {"f64", DType::kF64}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
+const Words<TensorLayout> kLayouts = {{"bhsd", TensorLayout::kBhsd}, {"bshd", TensorLayout::kBshd}};
+const Words<Strides> kStrides = {{"dense", Strides::kDense},
+                                 {"last_dim_contiguous", Strides::kLastDimContiguous},
+                                 {"any", Strides::kAny}};
+
+template <typename T>
+std::string Choices(const Words<T>& words) {
+  std::vector<std::string_view> names;
+  for (const auto& word : words) names.push_back(word.first);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+template <typename T>
+Error ReadWord(const Json& json, std::string_view key, const Words<T>& words, T& target) {
+  if (json.is_string()) {
+    const std::string text = json.get<std::string>();
+    for (const auto& [name, value] : words) {
+      if (name == text) {
+        target = value;
+        return std::nullopt;
+      }
+    }
+  }
+  return fmt::format("{}: {} is not one of {}", key, json.dump(), Choices(words));
+}
+
+template <typename T>
+Error ReadSet(const Json& json, std::string_view key, const Words<T>& words, std::set<T>& target) {
+  if (!json.is_array()) return fmt::format("{} must be an array of: {}", key, Choices(words));
+  std::set<T> values;
+  for (const Json& item : json) {
+    T value{};
+    if (auto error = ReadWord(item, key, words, value)) return error;
+    values.insert(value);
+  }
+  target = std::move(values);
+  return std::nullopt;
+}
+
+Error ReadCount(const Json& json, std::string_view key, int64_t minimum, int64_t& target) {
+  // A number above int64's range is an unsigned in nlohmann's eyes and would wrap.
+  const bool fits = json.is_number_integer() &&
+                    (!json.is_number_unsigned() || json.get<uint64_t>() <= uint64_t{INT64_MAX});
+  if (!fits || json.get<int64_t>() < minimum) {
+    return fmt::format("{}: {} is not an integer of at least {}", key, json.dump(), minimum);
+  }
+  target = json.get<int64_t>();
+  return std::nullopt;
+}
+
+Error ReadAlignment(const Json& json, int64_t& target) {
+  if (auto error = ReadCount(json, "min_alignment", 1, target)) return error;
+  if ((target & (target - 1)) != 0 || target > 4096) {
+    return fmt::format("min_alignment: {} is not a power of two up to 4096", target);
+  }
+  return std::nullopt;
+}
+
+using Reader = std::function<Error(const Json&, Contract&)>;
+using Readers = std::vector<std::pair<std::string_view, Reader>>;
+
+// Runs the reader of every key; an unknown key is an error that lists the known ones.
+Error ReadKeys(const Json& json, std::string_view where, const Readers& readers,
+               Contract& contract) {
+  if (!json.is_object()) return fmt::format("{} must be a JSON object", where);
+  for (const auto& [key, value] : json.items()) {
+    const Reader* reader = nullptr;
+    for (const auto& [name, candidate] : readers) {
+      if (name == key) reader = &candidate;
+    }
+    if (reader == nullptr) {
+      std::vector<std::string_view> names;
+      for (const auto& known : readers) names.push_back(known.first);
+      return fmt::format("unknown key \"{}\" in {}; known are {}", key, where,
+                         fmt::join(names, ", "));
+    }
+    if (auto error = (*reader)(value, contract)) return error;
+  }
+  return std::nullopt;
+}
+
+Reader CountReader(std::string_view key, int64_t Limits::*field, int64_t minimum) {
+  return
+      [=](const Json& json, Contract& c) { return ReadCount(json, key, minimum, c.limits.*field); };
+}
+
+const Readers& LimitReaders() {
+  static const Readers kReaders = {
+      {"max_batch", CountReader("limits.max_batch", &Limits::max_batch, 1)},
+      {"max_heads", CountReader("limits.max_heads", &Limits::max_heads, 1)},
+      {"max_q_len", CountReader("limits.max_q_len", &Limits::max_q_len, 1)},
+      {"max_kv_len", CountReader("limits.max_kv_len", &Limits::max_kv_len, 1)},
+      {"max_head_dim", CountReader("limits.max_head_dim", &Limits::max_head_dim, 1)},
+      {"head_dim_multiple",
+       CountReader("limits.head_dim_multiple", &Limits::head_dim_multiple, 1)}};
+  return kReaders;
+}
+
+Error ReadBool(const Json& json, std::string_view key, bool& target) {
+  if (!json.is_boolean()) return fmt::format("{}: {} is not true or false", key, json.dump());
+  target = json.get<bool>();
+  return std::nullopt;
+}
+
+const Readers& NumericsReaders() {
+  static const Readers kReaders = {
+      {"exp_ulp",
+       [](const Json& json, Contract& c) -> Error {
+         if (!json.is_number() || !(json.get<double>() >= 0) || !(json.get<double>() <= 1e6)) {
+           return fmt::format("numerics.exp_ulp: {} is not a number in 0..1e6", json.dump());
+         }
+         c.numerics.exp_ulp = json.get<double>();
+         return std::nullopt;
+       }},
+      {"flush_to_zero", [](const Json& json, Contract& c) {
+         return ReadBool(json, "numerics.flush_to_zero", c.numerics.flush_to_zero);
+       }}};
+  return kReaders;
+}
+
+Error ReadOptions(const Json& json, Contract& contract) {
+  if (!json.is_object()) return "options must be an object of arrays of strings";
+  for (const auto& [key, values] : json.items()) {
+    std::vector<std::string>& target = contract.options[key];
+    target.clear();
+    if (!values.is_array()) return fmt::format("options.{} must be an array of strings", key);
+    for (const Json& value : values) {
+      if (!value.is_string())
+        return fmt::format("options.{}: {} is not a string", key, value.dump());
+      target.push_back(value.get<std::string>());
+    }
+  }
+  return std::nullopt;
+}
+
+template <typename T, typename Field>
+Reader WordReader(std::string_view key, const Words<T>& words, Field field) {
+  return [key, &words, field](const Json& json, Contract& c) {
+    return ReadWord(json, key, words, field(c));
+  };
+}
+
+template <typename T>
+Reader SetReader(std::string_view key, const Words<T>& words, std::set<T> Contract::*field) {
+  return [key, &words, field](const Json& json, Contract& c) {
+    return ReadSet(json, key, words, c.*field);
+  };
+}
+
+const Readers& ContractReaders() {
+  static const Readers kReaders = {
+      {"mask_true_means", WordReader(
+                              "mask_true_means", kPolarities,
+                              [](Contract & c) -> auto& { return c.mask_true_means; })},
+      {"causal_offset", SetReader("causal_offset", kCausalOffsets, &Contract::causal_offset)},
+      {"window_counts",
+       WordReader(
+           "window_counts", kWindowCounts, [](Contract & c) -> auto& { return c.window_counts; })},
+      {"empty_row",
+       WordReader(
+           "empty_row", kEmptyRows, [](Contract & c) -> auto& { return c.semantics.empty_row; })},
+      {"lse", WordReader(
+                  "lse", kLseKinds, [](Contract & c) -> auto& { return c.lse; })},
+      {"lse_empty_row", WordReader(
+                            "lse_empty_row", kLseEmptyRows,
+                            [](Contract & c) -> auto& { return c.semantics.lse_empty_row; })},
+      {"poison_safe", SetReader("poison_safe", kPoisonPlaces, &Contract::poison_safe)},
+      {"visible_nan_propagates",
+       [](const Json& json, Contract& c) {
+         return ReadBool(json, "visible_nan_propagates", c.visible_nan_propagates);
+       }},
+      {"features", SetReader("features", kFeatures, &Contract::features)},
+      {"bits_invariant", SetReader("bits_invariant", kInvariances, &Contract::bits_invariant)},
+      {"dtypes", SetReader("dtypes", kDTypes, &Contract::dtypes)},
+      {"layouts", SetReader("layouts", kLayouts, &Contract::layouts)},
+      {"strides", WordReader(
+                      "strides", kStrides, [](Contract & c) -> auto& { return c.strides; })},
+      {"min_alignment",
+       [](const Json& json, Contract& c) { return ReadAlignment(json, c.min_alignment); }},
+      {"limits",
+       [](const Json& json, Contract& c) { return ReadKeys(json, "limits", LimitReaders(), c); }},
+      {"numerics", [](const Json& json,
+                      Contract& c) { return ReadKeys(json, "numerics", NumericsReaders(), c); }},
+      {"options", ReadOptions}};
+  return kReaders;
+}
+
+// Starts `contract` from the published one that `json` names, if any.
+Error StartFromNamed(const Json& json, Contract& contract) {
+  if (!json.is_string()) return fmt::format("contract: {} is not a string", json.dump());
+  const std::string name = json.get<std::string>();
+  std::vector<std::string_view> names;
+  for (const NamedContract& named : NamedContracts()) {
+    names.push_back(named.name);
+    if (named.name != name) continue;
+    contract.name = name;
+    return ReadKeys(Json::parse(named.json), named.name, ContractReaders(), contract);
+  }
+  return fmt::format("contract: \"{}\" is not a published contract; known are {}", name,
+                     fmt::join(names, ", "));
+}
+
+// Promises that contradict each other.
+Error CheckConsistency(const Contract& c) {
+  if (c.dtypes.empty()) return "dtypes is missing: name at least one of " + Choices(kDTypes);
+  if (c.Has(Feature::kCausal) && c.causal_offset.empty()) {
+    return "features has causal, so causal_offset must name one of " + Choices(kCausalOffsets);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+tl::expected<Contract, std::string> ParseContract(std::string_view text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return tl::unexpected<std::string>("contract is not valid JSON");
+  if (!json.is_object()) return tl::unexpected<std::string>("contract must be a JSON object");
+  Contract contract;
+  if (json.contains("contract")) {
+    if (auto error = StartFromNamed(json["contract"], contract)) return tl::unexpected(*error);
+    json.erase("contract");
+  }
+  if (auto error = ReadKeys(json, "contract", ContractReaders(), contract)) {
+    return tl::unexpected("contract: " + *error);
+  }
+  if (auto error = CheckConsistency(contract)) return tl::unexpected("contract: " + *error);
+  return contract;
+}
+
+}  // namespace attest

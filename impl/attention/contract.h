@@ -1,0 +1,121 @@
+// What a kernel promises, as data. A missing field is no promise. A kernel hands its contract over
+// as JSON text: it names a published contract ("onnx-attention-24") and lists its differences. The
+// lowering (properties/harness/lower) converts cases to it, and each property reads from it how
+// exact it may be.
+#ifndef ATTEST_ATTENTION_CONTRACT_H_
+#define ATTEST_ATTENTION_CONTRACT_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "impl/attention/dtype.h"
+
+namespace attest {
+
+enum class MaskPolarity { kAttend, kHide };  // what true in a boolean mask means
+enum class CausalOffset {                    // which diagonals the causal flag can express
+  kZero,                                     // top-left
+  kKvLenMinusQLen,                           // bottom-right
+  kKeyLengthMinusQLen,                       // bottom-right of each batch item's key length
+  kByInputs,  // ONNX: key_length - q_len where key lengths are given, else zero
+  kExplicit,  // a diagonal_offset tensor [batch]
+};
+enum class WindowCounts { kKeysBesideDiagonal, kKeysWithDiagonal };  // W + 1 keys | W keys in all
+enum class EmptyRow { kZero, kNan, kMeanValue, kUnmasked, kUnspecified };
+enum class LseKind { kNone, kNatural, kBase2 };
+enum class LseEmptyRow { kMinusInf, kPlusInf, kNan, kUnspecified };
+enum class Feature {
+  kCausal,
+  kWindow,
+  kKeyLengths,
+  kMask,
+  kBias,
+  kMaskWithBias,
+  kGqa,
+  kValueDim,
+  kZeroSizes,
+  kWeights,
+  kMaskBroadcast,
+  kMaskRanks,
+};
+enum class Invariance {  // what leaves the bits of the result alone
+  kHiddenValues,
+  kKvLen,
+  kQLen,
+  kBatch,
+  kHeads,
+  kLayout,
+  kMaskForm,
+  kSplit,
+  kThreads,
+  kRerun,
+};
+enum class PoisonTensor { kK, kV };
+enum class PoisonPlace { kLength, kCausal, kWindow, kMask, kBias };
+enum class Strides { kDense, kLastDimContiguous, kAny };
+enum class TensorLayout { kBhsd, kBshd };
+
+// The arithmetic a kernel declares: input of the derived error bound (see reference/bound.h).
+struct NumericsProfile {
+  double exp_ulp = 4;          // error of exp, in ulp of the accumulation type
+  bool flush_to_zero = true;   // results below the least normal may become zero
+};
+
+// Semantics that shape the answer itself; the reference takes them.
+struct Semantics {
+  EmptyRow empty_row = EmptyRow::kZero;
+  LseEmptyRow lse_empty_row = LseEmptyRow::kMinusInf;
+};
+
+struct Limits {
+  int64_t max_batch = 0, max_heads = 0, max_q_len = 0, max_kv_len = 0;  // 0 = no limit
+  int64_t max_head_dim = 0, head_dim_multiple = 1;
+};
+
+struct Contract {
+  std::string name;  // the published contract it starts from
+  MaskPolarity mask_true_means = MaskPolarity::kAttend;
+  std::set<CausalOffset> causal_offset;
+  WindowCounts window_counts = WindowCounts::kKeysBesideDiagonal;
+  Semantics semantics{EmptyRow::kUnspecified, LseEmptyRow::kUnspecified};
+  LseKind lse = LseKind::kNone;
+  std::set<std::pair<PoisonTensor, PoisonPlace>> poison_safe;
+  bool visible_nan_propagates = false;
+  std::set<Feature> features;
+  std::set<Invariance> bits_invariant;
+  std::set<DType> dtypes;
+  std::set<TensorLayout> layouts{TensorLayout::kBhsd};
+  Strides strides = Strides::kDense;
+  int64_t min_alignment = 16;  // bytes, a power of two
+  Limits limits;
+  NumericsProfile numerics;
+  std::map<std::string, std::vector<std::string>> options;  // create options and their values
+
+  bool Has(Feature feature) const { return features.count(feature) != 0; }
+  bool Promises(Invariance what) const { return bits_invariant.count(what) != 0; }
+  bool IsPoisonSafe(PoisonTensor tensor, PoisonPlace place) const {
+    return poison_safe.count({tensor, place}) != 0;
+  }
+};
+
+// One row of the table of published contracts. `json` is in the same form that kernels use.
+struct NamedContract {
+  std::string_view name;
+  std::string_view source;  // where the conventions are published
+  std::string_view json;
+};
+const std::vector<NamedContract>& NamedContracts();
+
+// Parses a kernel's JSON text. The error is one line: what, where, how to mend it. Unknown keys and
+// unknown values are errors, so that a promise is never lost to a typing mistake.
+tl::expected<Contract, std::string> ParseContract(std::string_view json);
+
+}  // namespace attest
+
+#endif  // ATTEST_ATTENTION_CONTRACT_H_

@@ -1,0 +1,80 @@
+#include "impl/attention/contract.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ContractTest, EveryPublishedContractParses) {
+  for (const NamedContract& named : NamedContracts()) {
+    const auto contract = ParseContract("{\"contract\": \"" + std::string(named.name) + "\"}");
+    ASSERT_TRUE(contract) << named.name << ": " << contract.error();
+    EXPECT_EQ(contract->name, named.name);
+    EXPECT_FALSE(named.source.empty());
+  }
+}
+
+TEST(ContractTest, DifferencesReplaceTheNamedContractsValues) {
+  const auto contract = ParseContract(R"({"contract": "attest-1", "dtypes": ["f16"],
+      "features": ["mask"], "mask_true_means": "hide", "empty_row": "nan", "min_alignment": 64,
+      "limits": {"max_kv_len": 128}, "numerics": {"exp_ulp": 2}, "options": {"tile": ["1", "2"]}})");
+  ASSERT_TRUE(contract) << contract.error();
+  EXPECT_EQ(contract->dtypes, std::set<DType>{DType::kF16});
+  EXPECT_TRUE(contract->Has(Feature::kMask));
+  EXPECT_FALSE(contract->Has(Feature::kBias));
+  EXPECT_EQ(contract->mask_true_means, MaskPolarity::kHide);
+  EXPECT_EQ(contract->semantics.empty_row, EmptyRow::kNan);
+  EXPECT_EQ(contract->min_alignment, 64);
+  EXPECT_EQ(contract->limits.max_kv_len, 128);
+  EXPECT_EQ(contract->numerics.exp_ulp, 2);
+  EXPECT_TRUE(contract->IsPoisonSafe(PoisonTensor::kV, PoisonPlace::kMask));
+  EXPECT_EQ(contract->options.at("tile").size(), 2u);
+}
+
+TEST(ContractTest, AMissingFieldIsNoPromise) {
+  const auto contract = ParseContract(R"({"dtypes": ["f32"]})");
+  ASSERT_TRUE(contract) << contract.error();
+  EXPECT_TRUE(contract->features.empty());
+  EXPECT_TRUE(contract->bits_invariant.empty());
+  EXPECT_TRUE(contract->poison_safe.empty());
+  EXPECT_EQ(contract->semantics.empty_row, EmptyRow::kUnspecified);
+  EXPECT_EQ(contract->lse, LseKind::kNone);
+}
+
+struct BadContract {
+  const char* json;
+  const char* says;
+};
+
+TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
+  const BadContract kBad[] = {
+      {"{", "not valid JSON"},
+      {"[]", "must be a JSON object"},
+      {R"({"contract": "attest-9"})", "attest-9"},
+      {R"({"contract": 3})", "contract: 3"},
+      {R"({"dtypes": ["f8"]})", "f8"},
+      {R"({"dtypes": "f32"})", "array"},
+      {R"({"dtypes": []})", "dtypes is missing"},
+      {R"({"dtypes": ["f32"], "mask_true": "attend"})", "mask_true"},
+      {R"({"dtypes": ["f32"], "empty_row": 0})", "empty_row"},
+      {R"({"dtypes": ["f32"], "min_alignment": 48})", "power of two"},
+      {R"({"dtypes": ["f32"], "min_alignment": 18446744073709551615})", "min_alignment"},
+      {R"({"dtypes": ["f32"], "limits": {"max_batch": 0}})", "max_batch"},
+      {R"({"dtypes": ["f32"], "limits": {"max": 1}})", "max"},
+      {R"({"dtypes": ["f32"], "numerics": {"exp_ulp": -1}})", "exp_ulp"},
+      {R"({"dtypes": ["f32"], "options": {"tile": "16"}})", "options.tile"},
+      {R"({"dtypes": ["f32"], "features": ["causal"]})", "causal_offset"},
+  };
+  for (const BadContract& bad : kBad) {
+    const auto contract = ParseContract(bad.json);
+    ASSERT_FALSE(contract) << bad.json;
+    EXPECT_THAT(contract.error(), HasSubstr(bad.says)) << bad.json;
+    EXPECT_EQ(contract.error().find('\n'), std::string::npos) << bad.json;
+  }
+}
+
+}  // namespace
+}  // namespace attest

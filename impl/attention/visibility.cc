@@ -1,0 +1,69 @@
+#include "impl/attention/visibility.h"
+
+#include <algorithm>
+
+namespace attest {
+
+unsigned WhyHidden(const Problem& p, const Row& row, int64_t key) {
+  const int64_t diagonal = row.query + p.DiagonalOffset(row.batch);
+  unsigned why = kHiddenByNothing;
+  if (p.key_lengths && key >= (*p.key_lengths)[static_cast<size_t>(row.batch)]) {
+    why |= kHiddenByLength;
+  }
+  if (p.causal && key > diagonal) why |= kHiddenByCausal;
+  if ((p.window.left && key < diagonal - *p.window.left) ||
+      (p.window.right && key > diagonal + *p.window.right)) {
+    why |= kHiddenByWindow;
+  }
+  if (p.mask && !p.mask->At(row.batch, row.head, row.query, key)) why |= kHiddenByMask;
+  if (p.bias && !p.bias->At(row.batch, row.head, row.query, key)) why |= kHiddenByBias;
+  return why;
+}
+
+bool Visible(const Problem& problem, const Row& row, int64_t key) {
+  return WhyHidden(problem, row, key) == kHiddenByNothing;
+}
+
+KeyRange VisibleRange(const Problem& p, const Row& row) {
+  const int64_t diagonal = row.query + p.DiagonalOffset(row.batch);
+  KeyRange range{0, p.kv_len};
+  if (p.key_lengths) {
+    range.last = std::min(range.last, (*p.key_lengths)[static_cast<size_t>(row.batch)]);
+  }
+  if (p.causal) range.last = std::min(range.last, diagonal + 1);
+  if (p.window.right) range.last = std::min(range.last, diagonal + *p.window.right + 1);
+  if (p.window.left) range.first = std::max(range.first, diagonal - *p.window.left);
+  range.last = std::max(range.last, range.first);
+  return range;
+}
+
+std::vector<int64_t> VisibleKeys(const Problem& problem, const Row& row) {
+  const KeyRange range = VisibleRange(problem, row);
+  std::vector<int64_t> keys;
+  for (int64_t j = range.first; j < range.last; ++j) {
+    if (Visible(problem, row, j)) keys.push_back(j);
+  }
+  return keys;
+}
+
+bool IsEmptyRow(const Problem& problem, const Row& row) {
+  const KeyRange range = VisibleRange(problem, row);
+  for (int64_t j = range.first; j < range.last; ++j) {
+    if (Visible(problem, row, j)) return false;
+  }
+  return true;
+}
+
+BitPlane VisiblePlane(const Problem& problem) {
+  BitPlane plane;
+  plane.shape = problem.WeightsShape();
+  plane.bits.reserve(static_cast<size_t>(ElementCount(plane.shape)));
+  ForEachRow(problem, [&](const Row& row) {
+    for (int64_t j = 0; j < problem.kv_len; ++j) {
+      plane.bits.push_back(Visible(problem, row, j) ? 1 : 0);
+    }
+  });
+  return plane;
+}
+
+}  // namespace attest

@@ -1,0 +1,170 @@
+#include "impl/reference/reference.h"
+
+#include <cmath>
+#include <limits>
+
+#include <Eigen/Core>
+
+#include "impl/attention/visibility.h"
+
+namespace attest {
+namespace {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using ConstPlane = Eigen::Map<const Matrix>;
+using Plane = Eigen::Map<Matrix>;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// The [len, dim] matrix of one batch item and head.
+ConstPlane PlaneOf(const Array& array, int64_t b, int64_t h) {
+  return {array.values.data() + (b * array.shape[1] + h) * array.shape[2] * array.shape[3],
+          array.shape[2], array.shape[3]};
+}
+Plane PlaneOf(Array& array, int64_t b, int64_t h) {
+  return {array.values.data() + (b * array.shape[1] + h) * array.shape[2] * array.shape[3],
+          array.shape[2], array.shape[3]};
+}
+
+double BiasAt(const Array& bias, const Row& row, int64_t key) {
+  const auto pick = [](int64_t index, int64_t extent) { return extent == 1 ? 0 : index; };
+  return bias.At(pick(row.batch, bias.shape[0]), pick(row.head, bias.shape[1]),
+                 pick(row.query, bias.shape[2]), pick(key, bias.shape[3]));
+}
+
+// Turns raw q.k products of one row into scores: scaled, biased, hidden ones -inf.
+void ScoreRow(const Problem& p, const Inputs& inputs, const Row& row, double scale, Plane& scores) {
+  for (int64_t j = 0; j < p.kv_len; ++j) {
+    double& score = scores(row.query, j);
+    if (!Visible(p, row, j)) {
+      score = -kInf;
+      continue;
+    }
+    score *= scale;
+    if (p.bias) score += BiasAt(inputs.bias, row, j);
+  }
+}
+
+struct RowSum {
+  double max = -kInf;  // of the visible scores
+  double sum = 0;      // of exp(score - max) over the visible keys
+};
+
+// Fills the row's weights from its scores. A NaN score makes every weight NaN.
+RowSum WeighRow(const Problem& p, const Row& row, const Plane& scores, Plane& weights) {
+  RowSum total;
+  for (int64_t j = 0; j < p.kv_len; ++j) {
+    const double score = scores(row.query, j);
+    if (!(score <= total.max)) total.max = std::isnan(total.max) ? total.max : score;
+  }
+  for (int64_t j = 0; j < p.kv_len; ++j) {
+    double& weight = weights(row.query, j);
+    weight = Visible(p, row, j) ? std::exp(scores(row.query, j) - total.max) : 0.0;
+    total.sum += weight;
+  }
+  for (int64_t j = 0; j < p.kv_len; ++j) {
+    if (Visible(p, row, j)) weights(row.query, j) /= total.sum;
+  }
+  return total;
+}
+
+double LseOfEmptyRow(LseEmptyRow what) {
+  switch (what) {
+    case LseEmptyRow::kPlusInf:
+      return kInf;
+    case LseEmptyRow::kNan:
+      return kNaN;
+    default:
+      return -kInf;
+  }
+}
+
+// What an empty row's output is by contract. kUnmasked is the softmax over all keys as if nothing
+// were hidden; kMeanValue their plain mean.
+void FillEmptyRow(const Problem& p, const Row& row, EmptyRow what, const ConstPlane& q,
+                  const ConstPlane& k, const ConstPlane& v, Plane& out) {
+  auto target = out.row(row.query);
+  if (what == EmptyRow::kNan) {
+    target.setConstant(kNaN);
+  } else if (what == EmptyRow::kMeanValue && p.kv_len > 0) {
+    target = v.colwise().sum() / static_cast<double>(p.kv_len);
+  } else if (what == EmptyRow::kUnmasked && p.kv_len > 0) {
+    Eigen::VectorXd weights = p.EffectiveScale() * (k * q.row(row.query).transpose());
+    weights = (weights.array() - weights.maxCoeff()).exp();
+    target = (weights.transpose() * v) / weights.sum();
+  } else {
+    target.setZero();
+  }
+}
+
+// One (batch item, query head): the whole computation, on matrices.
+class HeadComputation {
+ public:
+  HeadComputation(const Problem& p, const Inputs& inputs, const Semantics& semantics, int64_t b,
+                  int64_t h, Reference& result)
+      : p_(p),
+        inputs_(inputs),
+        semantics_(semantics),
+        b_(b),
+        h_(h),
+        q_(PlaneOf(inputs.q, b, h)),
+        k_(PlaneOf(inputs.k, b, h / p.heads_per_kv_head())),
+        v_(PlaneOf(inputs.v, b, h / p.heads_per_kv_head())),
+        scores_(PlaneOf(result.scores, b, h)),
+        weights_(PlaneOf(result.weights, b, h)),
+        out_(PlaneOf(result.out, b, h)),
+        lse_(PlaneOf(result.lse, b, h)) {}
+
+  void Run() {
+    if (p_.head_dim > 0) {
+      scores_.noalias() = q_ * k_.transpose();
+    } else {
+      scores_.setZero();
+    }
+    const double scale = p_.EffectiveScale();
+    const bool values_finite = v_.allFinite();
+    for (int64_t i = 0; i < p_.q_len; ++i) RunRow(Row{b_, h_, i}, scale, values_finite);
+    // Hidden weights are exact zeros, which times a finite value add nothing.
+    if (values_finite && p_.kv_len > 0) out_ += weights_ * v_;
+  }
+
+ private:
+  void RunRow(const Row& row, double scale, bool values_finite) {
+    ScoreRow(p_, inputs_, row, scale, scores_);
+    if (IsEmptyRow(p_, row)) {
+      lse_(row.query, 0) = LseOfEmptyRow(semantics_.lse_empty_row);
+      FillEmptyRow(p_, row, semantics_.empty_row, q_, k_, v_, out_);
+      return;
+    }
+    const RowSum total = WeighRow(p_, row, scores_, weights_);
+    lse_(row.query, 0) = total.max + std::log(total.sum);
+    if (values_finite) return;
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      if (Visible(p_, row, j)) out_.row(row.query) += weights_(row.query, j) * v_.row(j);
+    }
+  }
+
+  const Problem& p_;
+  const Inputs& inputs_;
+  const Semantics& semantics_;
+  const int64_t b_, h_;
+  const ConstPlane q_, k_, v_;
+  Plane scores_, weights_, out_, lse_;
+};
+
+}  // namespace
+
+Reference ComputeReference(const Problem& problem, const Inputs& inputs,
+                           const Semantics& semantics) {
+  Reference result{Array(problem.OutShape()), Array(problem.LseShape()),
+                   Array(problem.WeightsShape()), Array(problem.WeightsShape())};
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    for (int64_t h = 0; h < problem.q_heads; ++h) {
+      HeadComputation(problem, inputs, semantics, b, h, result).Run();
+    }
+  }
+  return result;
+}
+
+}  // namespace attest
