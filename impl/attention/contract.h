@@ -63,8 +63,8 @@ enum class TensorLayout { kBhsd, kBshd };
 
 // The arithmetic a kernel declares: input of the derived error bound (see reference/bound.h).
 struct NumericsProfile {
-  double exp_ulp = 4;          // error of exp, in ulp of the accumulation type
-  bool flush_to_zero = true;   // results below the least normal may become zero
+  double exp_ulp = 4;         // error of exp, in ulp of the accumulation type
+  bool flush_to_zero = true;  // results below the least normal may become zero
 };
 
 // Semantics that shape the answer itself; the reference takes them.
@@ -78,6 +78,10 @@ struct Limits {
   int64_t max_head_dim = 0, head_dim_multiple = 1;
 };
 
+// causal_offset: where exactly one rule other than kExplicit is named, the kernel works its
+// diagonal out by that rule; where several are, or kExplicit, each causal or windowed call carries
+// the offsets as a tensor. window_counts concerns the left side; the right one always counts keys
+// after the diagonal.
 struct Contract {
   std::string name;  // the published contract it starts from
   MaskPolarity mask_true_means = MaskPolarity::kAttend;

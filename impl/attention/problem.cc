@@ -1,5 +1,6 @@
 #include "impl/attention/problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -28,13 +29,11 @@ std::optional<std::string> CheckSizes(const Problem& p) {
 }
 
 std::optional<std::string> CheckVolume(const char* tensor, const Shape4& shape) {
-  // Factors are below 2^24, so the running product stays below 2^50 before it is checked.
+  // An extent of 0 counts as 1: a problem without elements may still have rows to walk. Factors are
+  // at most 2^24, so the running product stays below 2^51 before it is checked.
   int64_t count = 1;
   for (const int64_t extent : shape) {
-    if (extent == 0) return std::nullopt;
-  }
-  for (const int64_t extent : shape) {
-    count *= extent;
+    count *= std::max<int64_t>(extent, 1);
     if (count > kMaxElements) {
       return fmt::format("{} has more than {} elements; make the sizes smaller", tensor,
                          kMaxElements);

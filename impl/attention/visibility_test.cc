@@ -113,6 +113,11 @@ TEST(ProblemTest, EachMistakeIsNamed) {
   EXPECT_THAT(says([](Problem& p) { p.kv_heads = 0; }), HasSubstr("kv_heads = 0"));
   EXPECT_THAT(says([](Problem& p) { p.kv_len = -1; }), HasSubstr("kv_len = -1"));
   EXPECT_THAT(says([](Problem& p) { p.q_len = p.kv_len = 1 << 20; }), HasSubstr("elements"));
+  EXPECT_THAT(says([](Problem& p) {
+                p.q_len = p.batch = 1 << 20;
+                p.kv_len = p.head_dim = p.value_dim = 0;
+              }),
+              HasSubstr("elements"));
   EXPECT_THAT(says([](Problem& p) { p.dtype = DType::kI64; }), HasSubstr("dtype"));
   EXPECT_THAT(says([](Problem& p) { p.scale = 0.0 / 0.0; }), HasSubstr("scale"));
   EXPECT_THAT(says([](Problem& p) { p.key_lengths = {4}; }), HasSubstr("key_lengths"));

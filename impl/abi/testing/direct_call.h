@@ -1,0 +1,62 @@
+// Calls a kernel's table in this very process, without a sandbox: for unit tests, benches and fuzz
+// targets. It makes the ABI call of a problem as attest's own conventions have it (contract
+// "attest-1") and reads the outputs back as doubles; a kernel that misbehaves takes the caller
+// down.
+#ifndef ATTEST_ABI_TESTING_DIRECT_CALL_H_
+#define ATTEST_ABI_TESTING_DIRECT_CALL_H_
+
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+#include <vector>
+
+#include "impl/abi/attest/kernel.h"
+#include "impl/attention/array.h"
+#include "impl/attention/problem.h"
+
+namespace attest {
+
+// How the tensors of a call lie in memory; shapes are always [batch, heads, len, dim].
+enum class DirectLayout {
+  kDense,   // row-major
+  kBshd,    // heads inside positions
+  kGapped,  // every axis with unused elements between, the last one included
+};
+
+struct DirectResult {
+  attest_status status = ATTEST_FAILED;
+  std::string message;
+  Array out;  // as in Reference; lse and weights are empty unless the problem wants them
+  Array lse;
+  Array weights;
+};
+
+// One created instance of a kernel.
+class DirectKernel {
+ public:
+  // The error is the message that create left. `options` are the key/value pairs of create.
+  static tl::expected<DirectKernel, std::string> Create(
+      const attest_kernel_table* table,
+      const std::vector<std::pair<std::string, std::string>>& options = {});
+  DirectKernel(DirectKernel&& other) noexcept;
+  DirectKernel(const DirectKernel&) = delete;
+  DirectKernel& operator=(const DirectKernel&) = delete;
+  DirectKernel& operator=(DirectKernel&&) = delete;
+  ~DirectKernel();
+
+  std::string Contract() const;
+
+  // Outputs are filled with the byte 0xA5 beforehand. `problem` must be valid, `inputs` its data.
+  DirectResult Run(const Problem& problem, const Inputs& inputs,
+                   DirectLayout layout = DirectLayout::kDense) const;
+
+ private:
+  DirectKernel(const attest_kernel_table* table, void* kernel) : table_(table), kernel_(kernel) {}
+
+  const attest_kernel_table* table_;
+  void* kernel_;
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_ABI_TESTING_DIRECT_CALL_H_

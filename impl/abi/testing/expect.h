@@ -1,0 +1,66 @@
+// Comparisons that the kernels' unit tests share: against the double reference, and bit for bit.
+#ifndef ATTEST_ABI_TESTING_EXPECT_H_
+#define ATTEST_ABI_TESTING_EXPECT_H_
+
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "impl/abi/testing/direct_call.h"
+#include "impl/attention/contract.h"
+#include "impl/reference/bound.h"
+#include "impl/reference/reference.h"
+
+namespace attest {
+
+// The first element beyond the bound, or success. NaN must meet NaN, an infinity the same infinity.
+inline testing::AssertionResult WithinBound(const std::string& name, const Array& actual,
+                                            const Array& expected, const Array& bound) {
+  if (actual.shape != expected.shape) return testing::AssertionFailure() << name << ": shape";
+  for (size_t n = 0; n < actual.values.size(); ++n) {
+    const double a = actual.values[n];
+    const double e = expected.values[n];
+    if (a == e || (std::isnan(a) && std::isnan(e)) || std::isinf(bound.values[n])) continue;
+    if (std::abs(a - e) <= bound.values[n]) continue;
+    return testing::AssertionFailure() << name << "[" << n << "] is " << a << ", expected " << e
+                                       << " within " << bound.values[n];
+  }
+  return testing::AssertionSuccess();
+}
+
+// An f32 result (out, and what else the problem wants) against the reference within the worst-case
+// bound, under contract attest-1.
+inline testing::AssertionResult MatchesReference(const Problem& p, const Inputs& inputs,
+                                                 const DirectResult& result) {
+  static const Contract kContract = *ParseContract(R"({"contract": "attest-1"})");
+  if (result.status != ATTEST_OK) return testing::AssertionFailure() << result.message;
+  const Reference reference = ComputeReference(p, inputs, kContract.semantics);
+  const Bound bound = ComputeBound(p, inputs, reference, kContract);
+  auto match = WithinBound("out", result.out, reference.out, bound.out);
+  if (match && p.want_lse) match = WithinBound("lse", result.lse, reference.lse, bound.lse);
+  if (match && p.want_weights) {
+    match = WithinBound("weights", result.weights, reference.weights, bound.weights);
+  }
+  return match;
+}
+
+// Equal values, NaN equal to NaN and 0 to -0: what "the same bits" means in this project.
+inline bool SameBits(const Array& a, const Array& b) {
+  if (a.shape != b.shape) return false;
+  for (size_t n = 0; n < a.values.size(); ++n) {
+    if (a.values[n] != b.values[n] && !(std::isnan(a.values[n]) && std::isnan(b.values[n]))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+inline bool SameBits(const DirectResult& a, const DirectResult& b) {
+  return a.status == b.status && SameBits(a.out, b.out) && SameBits(a.lse, b.lse) &&
+         SameBits(a.weights, b.weights);
+}
+
+}  // namespace attest
+
+#endif  // ATTEST_ABI_TESTING_EXPECT_H_

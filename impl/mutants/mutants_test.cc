@@ -1,0 +1,218 @@
+#include "impl/mutants/mutants.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+
+#include "impl/abi/testing/direct_call.h"
+#include "impl/abi/testing/expect.h"
+#include "impl/abi/testing/promises.h"
+#include "impl/abi/testing/random_problem.h"
+#include "impl/mutants/plain.h"
+
+namespace attest {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::IsNan;
+
+DirectKernel Make(std::string_view id = {}) {
+  std::vector<std::pair<std::string, std::string>> options;
+  if (!id.empty()) options.emplace_back("variant", id);
+  auto kernel = DirectKernel::Create(MutantKernelTable(), options);
+  EXPECT_TRUE(kernel) << kernel.error();
+  return std::move(*kernel);
+}
+
+// q all ones, one head of dimension 1; keys and values as given, scores equal to the keys.
+struct Small {
+  Problem problem;
+  Inputs inputs;
+
+  Small(int64_t batch, int64_t q_len, int64_t kv_len) {
+    problem.batch = batch;
+    problem.q_len = q_len;
+    problem.kv_len = kv_len;
+    inputs = {Array(problem.QShape(), 1), Array(problem.KShape()), Array(problem.VShape()), {}};
+    for (size_t n = 0; n < inputs.v.values.size(); ++n) inputs.v.values[n] = 1.0 + double(n);
+  }
+  double Out(std::string_view id, int64_t b = 0, int64_t h = 0, int64_t i = 0) const {
+    return Make(id).Run(problem, inputs).out.At(b, h, i, 0);
+  }
+};
+
+TEST(PlainKernelTest, StaysWithinTheWorstCaseBound) {
+  const DirectKernel kernel = Make();
+  std::mt19937_64 random(8);
+  for (int round = 0; round < 3000; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    Inputs inputs = RandomInputs(random, p);
+    if (round % 2 == 1) PoisonHidden(p, inputs);
+    if (round % 3 == 0) {
+      for (double& value : inputs.k.values) value = RoundTo(DType::kF32, value * 3e4);
+    }
+    ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+  }
+}
+
+TEST(PlainKernelTest, KeepsItsPromises) {
+  EXPECT_TRUE(KeepsItsPromises(Make(), 60));
+}
+
+TEST(PlainKernelTest, BrokenPromisesAreNoticed) {
+  for (const std::string_view id :
+       {"poison-through-zero", "last-tile-full", "kv-head-modulo", "diagonal-top-left"}) {
+    EXPECT_FALSE(KeepsItsPromises(Make(id), 60)) << id;
+  }
+}
+
+TEST(PlainKernelTest, UnknownVariantIsRefused) {
+  const auto kernel = DirectKernel::Create(MutantKernelTable(), {{"variant", "none-such"}});
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error(), "there is no mutant \"none-such\"; attest list names them all");
+}
+
+TEST(MutantsTest, IdsAreUniqueAndFound) {
+  std::set<std::string_view> ids;
+  int faults = 0;
+  for (const Mutant& mutant : Mutants()) {
+    EXPECT_TRUE(ids.insert(mutant.id).second) << mutant.id;
+    EXPECT_EQ(FindMutant(mutant.id), &mutant);
+    faults += mutant.kind == MutantKind::kFault ? 1 : 0;
+  }
+  EXPECT_EQ(faults, 10);
+  EXPECT_EQ(ids.size(), 14u);
+  EXPECT_EQ(FindMutant(""), nullptr);
+}
+
+// Each fault shows on some random problem, and a null kernel on nearly all.
+TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
+  const DirectKernel correct = Make();
+  for (const Mutant& mutant : Mutants()) {
+    const DirectKernel kernel = Make(mutant.id);
+    std::mt19937_64 random(9);
+    int differing = 0;
+    for (int round = 0; round < 400; ++round) {
+      const Problem p = RandomProblem(random, DType::kF32);
+      Inputs inputs = RandomInputs(random, p);
+      if (mutant.mutation == Mutation::kPoisonThroughZero) PoisonHidden(p, inputs);
+      if (mutant.mutation == Mutation::kFiniteRunningMax) {
+        for (double& value : inputs.k.values) value *= 3e5;
+      }
+      differing += SameBits(correct.Run(p, inputs), kernel.Run(p, inputs)) ? 0 : 1;
+    }
+    EXPECT_GE(differing, mutant.kind == MutantKind::kNull ? 200 : 5) << mutant.id;
+  }
+}
+
+TEST(MutantsTest, EmptyRowWithoutGuardIsNan) {
+  Small s(1, 1, 2);
+  s.problem.key_lengths = {{0}};
+  EXPECT_EQ(s.Out(""), 0);
+  EXPECT_THAT(s.Out("empty-row-without-guard"), IsNan());
+  s.problem.key_lengths = {{1}};
+  EXPECT_EQ(s.Out("empty-row-without-guard"), 1);
+}
+
+TEST(MutantsTest, DiagonalTopLeftIgnoresTheOffset) {
+  Small s(1, 1, 2);
+  s.problem.causal = true;
+  s.problem.diagonal_offset = {1};
+  EXPECT_EQ(s.Out(""), 1.5);
+  EXPECT_EQ(s.Out("diagonal-top-left"), 1);
+}
+
+TEST(MutantsTest, MissingRescaleNeedsALaterMaximum) {
+  Small s(1, 1, 5);
+  EXPECT_EQ(s.Out("missing-rescale"), s.Out(""));
+  s.inputs.k.values = {0, 0, 0, 0, 100};
+  EXPECT_EQ(s.Out(""), 5);
+  EXPECT_EQ(s.Out("missing-rescale"), 3);  // (1 + 2 + 3 + 4 + 5) / 5
+}
+
+TEST(MutantsTest, LastTileFullNeedsAPartialTile) {
+  Small s(1, 1, 4);
+  EXPECT_EQ(s.Out("last-tile-full"), s.Out(""));
+  Small partial(1, 1, 5);
+  EXPECT_EQ(partial.Out(""), 3);
+  EXPECT_EQ(partial.Out("last-tile-full"), 15.0 / 8);
+}
+
+TEST(MutantsTest, PoisonThroughZeroLetsNanThroughOnly) {
+  Small s(1, 1, 2);
+  s.problem.key_lengths = {{1}};
+  s.inputs.v.values = {1, 1e30};
+  EXPECT_EQ(s.Out("poison-through-zero"), 1);
+  s.inputs.v.values[1] = NAN;
+  EXPECT_EQ(s.Out(""), 1);
+  EXPECT_THAT(s.Out("poison-through-zero"), IsNan());
+  s.inputs.v.values[1] = 2;
+  s.inputs.k.values[1] = NAN;
+  EXPECT_EQ(s.Out(""), 1);
+  EXPECT_THAT(s.Out("poison-through-zero"), IsNan());
+}
+
+TEST(MutantsTest, KvHeadModuloMixesUpGroups) {
+  Small s(1, 1, 1);
+  s.problem.q_heads = 4;
+  s.problem.kv_heads = 2;
+  s.inputs = {Array(s.problem.QShape()), Array(s.problem.KShape()), Array(s.problem.VShape()), {}};
+  s.inputs.v.values = {10, 20};
+  EXPECT_EQ(s.Out("", 0, 1), 10);
+  EXPECT_EQ(s.Out("kv-head-modulo", 0, 1), 20);
+  EXPECT_EQ(s.Out("kv-head-modulo", 0, 3), 20);
+}
+
+TEST(MutantsTest, MaskTransposedSwapsItsIndices) {
+  Small s(1, 2, 2);
+  s.problem.mask = BitPlane{{1, 1, 2, 2}, 2, {1, 1, 0, 1}};
+  EXPECT_EQ(s.Out("", 0, 0, 0), 1.5);
+  EXPECT_EQ(s.Out("mask-transposed", 0, 0, 0), 1);
+  EXPECT_EQ(s.Out("mask-transposed", 0, 0, 1), 1.5);
+}
+
+TEST(MutantsTest, FiniteRunningMaxLosesLowScores) {
+  Small s(1, 1, 2);
+  s.inputs.k.values = {-4e4, -4e4};
+  EXPECT_EQ(s.Out("finite-running-max"), 1.5);
+  s.inputs.k.values = {-6e4, -6e4};
+  EXPECT_EQ(s.Out(""), 1.5);
+  EXPECT_EQ(s.Out("finite-running-max"), 0);
+}
+
+TEST(MutantsTest, BiasDroppedUnderCausal) {
+  Small s(1, 1, 2);
+  s.problem.bias = BitPlane{{1, 1, 1, 2}, 2, {1, 0}};
+  s.inputs.bias = Array({1, 1, 1, 2});
+  s.inputs.bias.values = {0, -INFINITY};
+  EXPECT_EQ(s.Out("bias-dropped-under-causal"), 1);
+  s.problem.causal = true;
+  s.problem.diagonal_offset = {1};
+  EXPECT_EQ(s.Out(""), 1);
+  EXPECT_EQ(s.Out("bias-dropped-under-causal"), 1.5);
+}
+
+TEST(MutantsTest, PaddingIgnoredAfterBatch0) {
+  Small s(2, 1, 2);
+  s.problem.key_lengths = {{1, 1}};
+  EXPECT_EQ(s.Out("padding-ignored-after-batch-0", 0), 1);
+  EXPECT_EQ(s.Out("", 1), 3);
+  EXPECT_EQ(s.Out("padding-ignored-after-batch-0", 1), 3.5);
+}
+
+TEST(MutantsTest, NullKernelsDoWhatTheySay) {
+  Small s(1, 3, 2);
+  s.inputs.k.values = {0, 3};
+  EXPECT_THAT(Make("zeros").Run(s.problem, s.inputs).out.values, Each(0));
+  EXPECT_THAT(Make("nan").Run(s.problem, s.inputs).out.values, Each(IsNan()));
+  EXPECT_THAT(Make("echo-v").Run(s.problem, s.inputs).out.values, ElementsAre(1, 2, 2));
+  EXPECT_THAT(Make("mean-v").Run(s.problem, s.inputs).out.values, Each(1.5));
+}
+
+}  // namespace
+}  // namespace attest

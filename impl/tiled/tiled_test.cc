@@ -1,0 +1,217 @@
+#include "impl/tiled/tiled.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "impl/abi/testing/direct_call.h"
+#include "impl/abi/testing/expect.h"
+#include "impl/abi/testing/promises.h"
+#include "impl/abi/testing/random_problem.h"
+
+namespace attest {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+DirectKernel Tiled(const std::string& tile = "64", const std::string& qtile = "16") {
+  auto kernel = DirectKernel::Create(TiledKernelTable(), {{"tile", tile}, {"qtile", qtile}});
+  EXPECT_TRUE(kernel) << kernel.error();
+  return std::move(*kernel);
+}
+
+// One head, one-dimensional: q 1, keys and values as given.
+Inputs Line(const std::vector<double>& keys, const std::vector<double>& values) {
+  Inputs inputs{Array({1, 1, 1, 1}, 1), {}, {}, {}};
+  const auto length = static_cast<int64_t>(keys.size());
+  inputs.k = Array({1, 1, length, 1});
+  inputs.v = Array({1, 1, length, 1});
+  inputs.k.values = keys;
+  inputs.v.values = values;
+  return inputs;
+}
+
+Problem LineProblem(int64_t kv_len) {
+  Problem p;
+  p.kv_len = kv_len;
+  p.want_lse = true;
+  p.want_weights = true;
+  return p;
+}
+
+class TiledTileTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(TiledTileTest, StaysWithinTheWorstCaseBound) {
+  const DirectKernel kernel = Tiled(GetParam());
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 600; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    Inputs inputs = RandomInputs(random, p);
+    if (round % 2 == 1) PoisonHidden(p, inputs);
+    ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+  }
+}
+
+TEST_P(TiledTileTest, KeepsItsPromises) {
+  EXPECT_TRUE(KeepsItsPromises(Tiled(GetParam()), 40));
+}
+
+TEST_P(TiledTileTest, LargeScoresStayWithinTheBound) {
+  const DirectKernel kernel = Tiled(GetParam());
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 300; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    Inputs inputs = RandomInputs(random, p);
+    for (double& value : inputs.k.values) value = RoundTo(DType::kF32, value * 3e4);
+    ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+  }
+}
+
+TEST_P(TiledTileTest, OverflowToMinusInfinityIsWeightZero) {
+  Problem p = LineProblem(5);
+  p.scale = 1;
+  Inputs inputs = Line({-1e30, -1e30, -1e30, 0, -1e30}, {1, 2, 3, 4, 5});
+  inputs.q.values = {RoundTo(DType::kF32, 1e30)};
+  const DirectResult result = Tiled(GetParam()).Run(p, inputs);
+  EXPECT_THAT(result.out.values, ElementsAre(4));
+  EXPECT_THAT(result.lse.values, ElementsAre(0));
+  EXPECT_THAT(result.weights.values, ElementsAre(0, 0, 0, 1, 0));
+}
+
+TEST_P(TiledTileTest, VisibleNanComesThrough) {
+  const DirectKernel kernel = Tiled(GetParam());
+  for (int64_t key = 0; key < 4; ++key) {
+    Problem p = LineProblem(5);
+    p.key_lengths = {{4}};
+    Inputs inputs = Line({1, 2, 3, 4, kNaN}, {1, 2, 3, 4, kNaN});
+    EXPECT_TRUE(std::isfinite(kernel.Run(p, inputs).out.values[0]));
+    inputs.v.values[static_cast<size_t>(key)] = kNaN;
+    DirectResult result = kernel.Run(p, inputs);
+    EXPECT_TRUE(std::isnan(result.out.values[0]));
+    EXPECT_TRUE(std::isfinite(result.lse.values[0]));
+    inputs = Line({1, 2, 3, 4, 5}, {1, 2, 3, 4, 5});
+    inputs.k.values[static_cast<size_t>(key)] = kNaN;
+    result = kernel.Run(p, inputs);
+    EXPECT_TRUE(std::isnan(result.out.values[0]));
+    EXPECT_TRUE(std::isnan(result.lse.values[0]));
+    EXPECT_EQ(result.weights.values[4], 0);
+  }
+}
+
+TEST_P(TiledTileTest, NanAfterAnUnderflowedKeyComesThrough) {
+  const Problem p = LineProblem(3);
+  const Inputs inputs = Line({-1000, -1000, 1000}, {kNaN, 1, 2});
+  EXPECT_TRUE(std::isnan(Tiled(GetParam()).Run(p, inputs).out.values[0]));
+}
+
+TEST_P(TiledTileTest, EverySmallSizeMatchesTheReference) {
+  const DirectKernel kernel = Tiled(GetParam());
+  std::mt19937_64 random(5);
+  for (int code = 0; code < 3 * 3 * 3 * 3 * 3 * 3 * 3; ++code) {
+    Problem p;
+    int rest = code;
+    for (int64_t* size :
+         {&p.batch, &p.kv_heads, &p.q_heads, &p.q_len, &p.kv_len, &p.head_dim, &p.value_dim}) {
+      *size = rest % 3;
+      rest /= 3;
+    }
+    p.q_heads *= p.kv_heads;  // the group size
+    p.causal = code % 2 == 0;
+    p.want_lse = true;
+    p.want_weights = true;
+    const Inputs inputs = RandomInputs(random, p);
+    ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "sizes " << code;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiles, TiledTileTest, testing::Values("1", "2", "3", "7", "16", "64"));
+
+// The f32 bound counts roundings, so another precision's is the same with another unit roundoff. A
+// narrow type accumulates in f32 and rounds once more at the end.
+double BoundFor(DType dtype, double f32_bound, double expected) {
+  if (dtype == DType::kF64) return 2 * 0x1p-29 * f32_bound;  // the reference has the same again
+  const FormatTraits format = TraitsOf(dtype);
+  return f32_bound + format.unit_roundoff * (std::abs(expected) + f32_bound) + format.min_subnormal;
+}
+
+Array BoundFor(DType dtype, const Array& f32_bound, const Array& expected) {
+  Array bound = f32_bound;
+  for (size_t n = 0; n < bound.values.size(); ++n) {
+    bound.values[n] = BoundFor(dtype, f32_bound.values[n], expected.values[n]);
+  }
+  return bound;
+}
+
+class TiledDTypeTest : public testing::TestWithParam<DType> {};
+
+TEST_P(TiledDTypeTest, StaysWithinTheBoundOfItsPrecision) {
+  const Contract contract = *ParseContract(R"({"contract": "attest-1"})");
+  std::mt19937_64 random(6);
+  for (int round = 0; round < 1000; ++round) {
+    const Problem p = RandomProblem(random, GetParam());
+    const Inputs inputs = RandomInputs(random, p);
+    const DirectResult result = Tiled("5").Run(p, inputs);
+    ASSERT_EQ(result.status, ATTEST_OK) << result.message;
+    Problem as_f32 = p;
+    as_f32.dtype = DType::kF32;
+    as_f32.scale = p.EffectiveScale();
+    const Reference expected = ComputeReference(as_f32, inputs, contract.semantics);
+    const Bound bound = ComputeBound(as_f32, inputs, expected, contract);
+    const DType lse = p.LseDType();
+    ASSERT_TRUE(WithinBound("out", result.out, expected.out,
+                            BoundFor(GetParam(), bound.out, expected.out)));
+    ASSERT_TRUE(
+        WithinBound("lse", result.lse, expected.lse, BoundFor(lse, bound.lse, expected.lse)));
+    ASSERT_TRUE(WithinBound("weights", result.weights, expected.weights,
+                            BoundFor(GetParam(), bound.weights, expected.weights)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, TiledDTypeTest,
+                         testing::Values(DType::kF64, DType::kF16, DType::kBF16));
+
+TEST(TiledTest, QtileHasNoEffectOnBits) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    const Inputs inputs = RandomInputs(random, p);
+    ASSERT_TRUE(SameBits(Tiled("4", "1").Run(p, inputs), Tiled("4", "5").Run(p, inputs)));
+    ASSERT_TRUE(SameBits(Tiled("4", "1").Run(p, inputs), Tiled("4", "1000").Run(p, inputs)));
+  }
+}
+
+TEST(TiledTest, EmptyRowsAreZeroWithLseMinusInfinity) {
+  Problem p = LineProblem(3);
+  p.mask = BitPlane{{1, 1, 1, 3}, 4, {0, 0, 0}};
+  const DirectResult result = Tiled().Run(p, Line({kNaN, kInf, 1}, {kNaN, kInf, 1}));
+  EXPECT_THAT(result.out.values, ElementsAre(0));
+  EXPECT_THAT(result.lse.values, ElementsAre(-kInf));
+  EXPECT_THAT(result.weights.values, Each(0));
+}
+
+TEST(TiledTest, HugeTilesNeedNoMemory) {
+  const Problem p = LineProblem(2);
+  const DirectKernel kernel = Tiled("9223372036854775807", "9223372036854775807");
+  EXPECT_THAT(kernel.Run(p, Line({0, 0}, {1, 3})).out.values, ElementsAre(2));
+}
+
+TEST(TiledTest, BadOptionsAreRefused) {
+  const auto message = [](const char* key, const char* value) {
+    const auto kernel = DirectKernel::Create(TiledKernelTable(), {{key, value}});
+    return kernel ? "accepted" : kernel.error();
+  };
+  EXPECT_EQ(message("tile", "0"), "tile=0 is not an integer of at least 1");
+  EXPECT_EQ(message("qtile", "x"), "qtile=x is not an integer of at least 1");
+  EXPECT_THAT(message("variant", "fast"), HasSubstr("known are tile, qtile"));
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,104 @@
+// Equivalence: the kernel equals the reference, within what its arithmetic can be forgiven.
+#include <array>
+#include <cmath>
+
+#include "impl/reference/scalar_reference.h"
+#include "properties/derive.h"
+#include "properties/harness/judge/compare.h"
+
+namespace attest {
+namespace {
+
+Derived Itself(const Case& c, const Contract&) {
+  return Of({c});
+}
+
+Verdict JudgeReference(const Evidence& evidence) {
+  return MatchesReference(evidence, 0, "it does not match the reference");
+}
+
+// The second reference shares no code with the first, so a fault in either cannot hide a kernel's.
+Derived ItselfIfSmall(const Case& c, const Contract&) {
+  // 2^14 scores: the scalar reference is some fifty times slower than the first.
+  if (ElementCount(c.problem.WeightsShape()) > (1 << 14)) return NotApplicable("too large");
+  return Of({c});
+}
+
+// Compares one row's lanes with the second reference; returns the first that is out of bounds.
+std::optional<Verdict> CompareRow(const Evidence& evidence, const ScalarReference& second,
+                                  const Row& row) {
+  const Problem& p = evidence.cases[0].problem;
+  const Outcome& outcome = evidence.outcomes[0];
+  const Bound& bound = evidence.oracle.BoundOf(0);
+  const std::tuple<std::string_view, const Array*, const Array*, const Array*> kOutputs[] = {
+      {"out", &second.out, &outcome.out, &bound.out},
+      {"lse", &second.lse, &outcome.lse, &bound.lse},
+      {"weights", &second.weights, &outcome.weights, &bound.weights}};
+  for (const auto& [name, expected, observed, allowed] : kOutputs) {
+    if (observed->empty()) continue;
+    for (int64_t d = 0; d < expected->shape[3]; ++d) {
+      const size_t at = expected->Index(row.batch, row.head, row.query, d);
+      // Both references round to double at the end; their own difference is far below f32.
+      const double slack = 1e-12 * (1 + std::abs(expected->values[at]));
+      const double margin = allowed->values[at] + slack;
+      if (WithinBound(observed->values[at], expected->values[at], margin)) continue;
+      return FailAt(p, name, {row.batch, row.head, row.query, d}, expected->values[at],
+                    observed->values[at], margin, "it does not match the second reference");
+    }
+  }
+  return std::nullopt;
+}
+
+Verdict JudgeSecondReference(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  if (!HasBound(p.dtype)) return NoBoundYet(p.dtype);
+  const ScalarReference second = ComputeScalarReference(p, evidence.oracle.InputsOf(0));
+  Verdict verdict;
+  ForEachRow(p, [&](const Row& row) {
+    ++verdict.rows;
+    if (IsEmptyRow(p, row)) return;  // the contract decides: see empty_rows
+    const double lse = second.lse.At(row.batch, row.head, row.query, 0);
+    if (std::isnan(lse) && !evidence.contract.visible_nan_propagates) return;
+    if (verdict.kind == VerdictKind::kFail) return;
+    if (auto failed = CompareRow(evidence, second, row)) verdict = *failed;
+  });
+  return verdict;
+}
+
+// A kernel may take another path when the LSE or the weights are asked for. The answer may not.
+Derived AskForMoreAndLess(const Case& c, const Contract&) {
+  Case less = c, more = c;
+  less.problem.want_lse = less.problem.want_weights = false;
+  more.problem.want_lse = more.problem.want_weights = true;
+  return Of({less, more});
+}
+
+std::string NeedsASecondOutput(const Contract& c) {
+  return c.lse != LseKind::kNone || c.Has(Feature::kWeights)
+             ? ""
+             : "the contract offers neither lse nor weights";
+}
+
+Verdict JudgeAsking(const Evidence& evidence) {
+  return SameResult(evidence, 0, 1, "the output depends on whether lse and weights are asked for");
+}
+
+constexpr std::array<Property, 3> kProperties = {{
+    {"equivalence.matches_reference",
+     "out, lse and weights equal the double reference within the derived bound", Exactness::kBound,
+     "nothing", AlwaysSupported, Itself, JudgeReference},
+    {"equivalence.matches_second_reference",
+     "out, lse and weights equal an independent long-double reference within the same bound",
+     Exactness::kBound, "nothing", AlwaysSupported, ItselfIfSmall, JudgeSecondReference},
+    {"equivalence.asking_for_lse_and_weights_changes_no_output",
+     "out is the same whether lse and weights are asked for or not", Exactness::kBound,
+     "lse or weights", NeedsASecondOutput, AskForMoreAndLess, JudgeAsking},
+}};
+
+}  // namespace
+
+std::span<const Property> EquivalenceProperties() {
+  return kProperties;
+}
+
+}  // namespace attest

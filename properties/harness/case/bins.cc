@@ -1,0 +1,252 @@
+#include "properties/harness/case/bins.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "impl/attention/visibility.h"
+#include "properties/harness/case/offers.h"
+
+namespace attest {
+namespace {
+
+std::string Bin(std::string_view dimension, std::string_view value) {
+  return std::string(dimension) + "=" + std::string(value);
+}
+
+// The flags that are counted in pairs, in the order in which pairs name them.
+constexpr std::array<std::string_view, 10> kFlags = {"causal", "window",   "key_lengths", "mask",
+                                                     "bias",   "gqa",      "lse",         "weights",
+                                                     "layout", "value_dim"};
+
+std::vector<std::string_view> FlagsOf(const Case& c) {
+  const Problem& p = c.problem;
+  const std::array<bool, kFlags.size()> on = {p.causal,
+                                              p.window.active(),
+                                              p.key_lengths.has_value(),
+                                              p.mask.has_value(),
+                                              p.bias.has_value(),
+                                              p.q_heads != p.kv_heads,
+                                              p.want_lse,
+                                              p.want_weights,
+                                              c.layouts != Layouts{},
+                                              p.head_dim != p.value_dim};
+  std::vector<std::string_view> flags;
+  for (size_t n = 0; n < kFlags.size(); ++n) {
+    if (on[n]) flags.push_back(kFlags[n]);
+  }
+  return flags;
+}
+
+void AddPairs(const std::vector<std::string_view>& flags, std::vector<std::string>& bins) {
+  for (size_t a = 0; a < flags.size(); ++a) {
+    for (size_t b = a + 1; b < flags.size(); ++b) {
+      bins.push_back(Bin("pair", std::string(flags[a]) + "+" + std::string(flags[b])));
+    }
+  }
+}
+
+// Which rows of a head see nothing: where an empty row stands decides what it breaks.
+std::string_view EmptyRowsOf(const Problem& p) {
+  bool first = false, middle = false, last = false, full = false;
+  ForEachRow(p, [&](const Row& row) {
+    if (!IsEmptyRow(p, row)) {
+      full = true;
+    } else if (row.query == 0) {
+      first = true;
+    } else {
+      (row.query == p.q_len - 1 ? last : middle) = true;
+    }
+  });
+  const int places = (first ? 1 : 0) + (middle ? 1 : 0) + (last ? 1 : 0);
+  if (places == 0) return "none";
+  if (!full) return "all";
+  if (places > 1) return "several";
+  return first ? "first" : middle ? "middle" : "last";
+}
+
+// kv_len beside the tiles that kernels cut keys into.
+std::string_view TailOf(int64_t kv_len) {
+  if (kv_len == 0) return "empty";
+  if (kv_len < 7) return "tiny";
+  switch (kv_len % 8) {
+    case 0:
+      return "at_tile";
+    case 1:
+      return "one_over";
+    case 7:
+      return "one_under";
+    default:
+      return "between";
+  }
+}
+
+std::string_view RatioOf(const Problem& p) {
+  switch (p.heads_per_kv_head()) {
+    case 0:
+    case 1:
+      return "1";
+    case 2:
+      return "2";
+    case 3:
+      return "3";
+    default:
+      return "more";
+  }
+}
+
+std::string_view ExtentsOf(const Problem& p, const BitPlane& plane) {
+  const Shape4 full = p.WeightsShape();
+  if (plane.shape == full) return "full";
+  const bool heads = plane.shape[0] == full[0] && plane.shape[1] == full[1];
+  const bool positions = plane.shape[2] == full[2] && plane.shape[3] == full[3];
+  return positions ? "per_position" : heads ? "per_head" : "partial";
+}
+
+void AddPlane(std::string_view dimension, const Problem& p, const std::optional<BitPlane>& plane,
+              std::vector<std::string>& bins) {
+  bins.push_back(Bin(dimension, plane ? ExtentsOf(p, *plane) : "none"));
+  if (!plane) return;
+  bins.push_back(Bin(std::string(dimension) + "_rank", std::to_string(plane->rank)));
+}
+
+bool Allows(int64_t limit, int64_t needed) {
+  return limit == 0 || limit >= needed;
+}
+
+std::vector<std::string_view> OfferedFlags(const Contract& c) {
+  const Limits& limits = c.limits;
+  const bool diagonal = !OfferedAlignments(c, false).empty() || !OfferedAlignments(c, true).empty();
+  const std::array<bool, kFlags.size()> offered = {
+      c.Has(Feature::kCausal) && diagonal,
+      c.Has(Feature::kWindow) && diagonal,
+      c.Has(Feature::kKeyLengths),
+      c.Has(Feature::kMask),
+      c.Has(Feature::kBias),
+      c.Has(Feature::kGqa) && Allows(limits.max_heads, 2),
+      c.lse != LseKind::kNone,
+      c.Has(Feature::kWeights),
+      OfferedLayouts(c).size() > 1,
+      c.Has(Feature::kValueDim) && Allows(limits.max_head_dim, 2 * limits.head_dim_multiple)};
+  std::vector<std::string_view> flags;
+  for (size_t n = 0; n < kFlags.size(); ++n) {
+    if (offered[n]) flags.push_back(kFlags[n]);
+  }
+  return flags;
+}
+
+bool Has(const std::vector<std::string_view>& flags, std::string_view flag) {
+  return std::ranges::find(flags, flag) != flags.end();
+}
+
+void RequireSizes(const Contract& c, std::vector<std::string>& bins) {
+  bins.push_back("head_ratio=1");
+  if (c.Has(Feature::kGqa) && Allows(c.limits.max_heads, 2)) bins.push_back("head_ratio=2");
+  if (c.Has(Feature::kGqa) && Allows(c.limits.max_heads, 3)) bins.push_back("head_ratio=3");
+  bins.push_back("batch=1");
+  if (Allows(c.limits.max_batch, 2)) bins.push_back("batch=many");
+  bins.push_back("kv_tail=tiny");
+  if (Allows(c.limits.max_kv_len, 16)) {
+    for (const char* tail : {"at_tile", "one_over", "one_under", "between"}) {
+      bins.push_back(Bin("kv_tail", tail));
+    }
+  }
+  bins.push_back("sizes=positive");
+  if (c.Has(Feature::kZeroSizes) && c.limits.head_dim_multiple <= 1) bins.push_back("sizes=zero");
+}
+
+void RequireVisibility(const Contract& c, const std::vector<std::string_view>& flags,
+                       std::vector<std::string>& bins) {
+  if (Has(flags, "causal") || Has(flags, "window")) {
+    std::vector<Alignment> alignments = OfferedAlignments(c, false);
+    if (c.Has(Feature::kKeyLengths))
+      std::ranges::copy(OfferedAlignments(c, true), std::back_inserter(alignments));
+    for (const Alignment alignment : alignments) bins.push_back(Bin("alignment", Name(alignment)));
+  }
+  bins.push_back("empty_rows=none");
+  for (const char* plane : {"mask", "bias"}) {
+    if (!Has(flags, plane)) continue;
+    bins.push_back(Bin(plane, "none"));
+    bins.push_back(Bin(plane, "full"));
+    if (c.Has(Feature::kMaskBroadcast)) bins.push_back(Bin(plane, "per_position"));
+    if (Allows(c.limits.max_q_len, 3)) {
+      for (const char* place : {"first", "middle", "last"})
+        bins.push_back(Bin("empty_rows", place));
+    }
+  }
+}
+
+void RequireData(const Contract& c, const std::vector<std::string_view>& flags,
+                 std::vector<std::string>& bins) {
+  for (const DType dtype : OfferedDTypes(c)) bins.push_back(Bin("dtype", Name(dtype)));
+  for (const Layout layout : OfferedLayouts(c)) {
+    for (const char* tensor : {"layout_q", "layout_k", "layout_v", "layout_out"}) {
+      bins.push_back(Bin(tensor, Name(layout)));
+    }
+  }
+  for (int n = 0; n < kScoreFamilyCount; ++n) {
+    bins.push_back(Bin("scores", Name(static_cast<ScoreFamily>(n))));
+  }
+  for (int n = 0; n < kValueFamilyCount; ++n) {
+    bins.push_back(Bin("values", Name(static_cast<ValueFamily>(n))));
+  }
+  for (int n = 0; n < kBiasFamilyCount && Has(flags, "bias"); ++n) {
+    bins.push_back(Bin("bias_values", Name(static_cast<BiasFamily>(n))));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> BinsOf(const Case& c) {
+  const Problem& p = c.problem;
+  std::vector<std::string> bins;
+  bins.push_back(Bin("dtype", Name(p.dtype)));
+  AddPlane("mask", p, p.mask, bins);
+  AddPlane("bias", p, p.bias, bins);
+  bins.push_back(Bin("alignment", Name(ClassifyAlignment(p))));
+  bins.push_back(Bin("head_ratio", RatioOf(p)));
+  bins.push_back(Bin("batch", p.batch == 0 ? "none" : p.batch == 1 ? "1" : "many"));
+  bins.push_back(Bin("kv_tail", TailOf(p.kv_len)));
+  bins.push_back(Bin("empty_rows", EmptyRowsOf(p)));
+  const bool zero = std::min({p.batch, p.q_heads, p.q_len, p.kv_len, p.head_dim, p.value_dim}) == 0;
+  bins.push_back(Bin("sizes", zero ? "zero" : "positive"));
+  bins.push_back(Bin("layout_q", Name(c.layouts.q)));
+  bins.push_back(Bin("layout_k", Name(c.layouts.k)));
+  bins.push_back(Bin("layout_v", Name(c.layouts.v)));
+  bins.push_back(Bin("layout_out", Name(c.layouts.out)));
+  bins.push_back(Bin("scores", Name(c.recipe.scores)));
+  bins.push_back(Bin("values", Name(c.recipe.values)));
+  if (p.bias) bins.push_back(Bin("bias_values", Name(c.recipe.bias)));
+  AddPairs(FlagsOf(c), bins);
+  return bins;
+}
+
+std::vector<std::string> RequiredBins(const Contract& contract) {
+  const std::vector<std::string_view> flags = OfferedFlags(contract);
+  std::vector<std::string> bins;
+  RequireData(contract, flags, bins);
+  RequireSizes(contract, bins);
+  RequireVisibility(contract, flags, bins);
+  AddPairs(flags, bins);
+  if (!contract.Has(Feature::kMaskWithBias)) std::erase(bins, "pair=mask+bias");
+  std::ranges::sort(bins);
+  const auto repeated = std::ranges::unique(bins);
+  bins.erase(repeated.begin(), repeated.end());
+  return bins;
+}
+
+void BinCounts::Add(const Case& c) {
+  for (const std::string& bin : BinsOf(c)) ++counts_[bin];
+}
+
+void BinCounts::Merge(const BinCounts& other) {
+  for (const auto& [bin, count] : other.counts_) counts_[bin] += count;
+}
+
+std::vector<std::string> BinCounts::Missing(const Contract& contract) const {
+  std::vector<std::string> missing = RequiredBins(contract);
+  std::erase_if(missing, [&](const std::string& bin) { return counts_.count(bin) != 0; });
+  return missing;
+}
+
+}  // namespace attest

@@ -1,0 +1,71 @@
+#include "properties/harness/case/bins.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "properties/harness/case/test_contracts.h"
+
+namespace attest {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+
+TEST(BinsTest, ACaseFallsIntoTheBinsOfItsFeatures) {
+  Case c;
+  Problem& p = c.problem;
+  p.q_heads = 3;
+  p.q_len = 3;
+  p.kv_len = 9;
+  p.causal = true;
+  p.diagonal_offset = {6};
+  p.mask = BitPlane{{1, 1, 3, 9}, 2, std::vector<uint8_t>(27, 1)};
+  std::fill_n(p.mask->bits.begin() + 9, 9, uint8_t{0});
+  c.layouts.k = Layout::kGapped;
+  EXPECT_THAT(BinsOf(c), IsSupersetOf({"dtype=f32", "mask=per_position", "mask_rank=2", "bias=none",
+                                       "alignment=bottom_right", "head_ratio=3", "batch=1",
+                                       "kv_tail=one_over", "empty_rows=middle", "sizes=positive",
+                                       "layout_k=gapped", "layout_q=bhsd", "scores=zero",
+                                       "values=ones", "pair=causal+mask", "pair=causal+gqa"}));
+}
+
+TEST(BinsTest, EmptyRowsAreToldApartByPlace) {
+  const auto place = [](std::vector<uint8_t> bits) {
+    Case c;
+    c.problem.q_len = 3;
+    c.problem.mask = BitPlane{{1, 1, 3, 1}, 4, std::move(bits)};
+    return BinsOf(c);
+  };
+  EXPECT_THAT(place({1, 1, 1}), Contains("empty_rows=none"));
+  EXPECT_THAT(place({0, 1, 1}), Contains("empty_rows=first"));
+  EXPECT_THAT(place({1, 0, 1}), Contains("empty_rows=middle"));
+  EXPECT_THAT(place({1, 1, 0}), Contains("empty_rows=last"));
+  EXPECT_THAT(place({0, 1, 0}), Contains("empty_rows=several"));
+  EXPECT_THAT(place({0, 0, 0}), Contains("empty_rows=all"));
+}
+
+TEST(BinsTest, OnlyWhatAContractOffersIsRequired) {
+  const auto bare = RequiredBins(BareContract());
+  EXPECT_THAT(bare, Contains("dtype=f32"));
+  for (const char* bin : {"dtype=f16", "head_ratio=2", "mask=full", "alignment=top_left",
+                          "sizes=zero", "layout_k=gapped", "empty_rows=first"}) {
+    EXPECT_THAT(bare, Not(Contains(bin)));
+  }
+  EXPECT_THAT(RequiredBins(OnnxLikeContract()), Not(Contains("pair=mask+bias")));
+  EXPECT_THAT(RequiredBins(EverythingContract()), Contains("pair=mask+bias"));
+  EXPECT_THAT(RequiredBins(NarrowContract()), Not(Contains("alignment=top_left")));
+}
+
+TEST(BinsTest, CountsAddAndMerge) {
+  BinCounts a, b;
+  a.Add(Case{});
+  b.Add(Case{});
+  a.Merge(b);
+  EXPECT_EQ(a.counts().at("dtype=f32"), 2);
+  EXPECT_THAT(a.Missing(BareContract()), Not(Contains("dtype=f32")));
+  EXPECT_THAT(a.Missing(BareContract()), Contains("scores=huge"));
+}
+
+}  // namespace
+}  // namespace attest

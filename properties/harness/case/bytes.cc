@@ -1,0 +1,346 @@
+// The record, version 1. Zero bytes mean the plain choice: sizes of one, nothing hidden, no
+// options.
+#include "properties/harness/case/bytes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/equal.h"
+#include "properties/harness/case/tensor_shape.h"
+
+namespace attest {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+
+// Where each field stands. Never moved: a corpus outlives the code. Bytes not named here are spare.
+enum Place : size_t {
+  kAtVersion = 0,
+  kAtBatch = 1,
+  kAtKvHeads = 2,
+  kAtRatio = 3,
+  kAtQLen = 4,
+  kAtKvLen = 5,
+  kAtHeadDim = 6,
+  kAtValueDim = 7,
+  kAtDType = 8,
+  kAtFlags = 9,
+  kAtWindow = 10,    // left, right: two 16-bit numbers, 0 = open, else the side plus one
+  kAtLayouts = 14,   // two bits a tensor
+  kAtFamilies = 15,  // scores, values, bias
+  kAtOffsets = 18,   // 8 signed 16-bit numbers
+  kAtLengths = 34,   // 8 bytes: keys that are missing from kv_len
+  kAtSeed = 42,      // 8 bytes
+  kAtScale = 50,     // a double
+  kAtMask = 58,      // present, broadcast extents, rank
+  kAtBias = 59,
+  kAtHiddenMask = 64,   // 88 bytes: bit n = 1 hides element n, repeated after 704
+  kAtHiddenBias = 152,  // 48 bytes: repeated after 384
+  kAtOverrides = 200,   // 4 slots of 14 bytes, of which the last is spare
+};
+constexpr size_t kHiddenMaskBits = 88 * 8;
+constexpr size_t kHiddenBiasBits = 48 * 8;
+constexpr size_t kOverrideSlots = 4;
+constexpr size_t kOverrideBytes = 14;
+static_assert(kAtOverrides + kOverrideSlots * kOverrideBytes == kCaseBytes);
+
+enum Flags : uint8_t {
+  kCausalFlag = 1,
+  kLseFlag = 2,
+  kWeightsFlag = 4,
+  kBeginFlag = 8,
+  kLengthsFlag = 16,
+  kScaleFlag = 32,
+  kOffsetsFlag = 64,
+};
+
+constexpr int64_t kMaxBatch = 8, kMaxKvHeads = 8, kMaxRatio = 4, kMaxQLen = 40, kMaxKvLen = 255,
+                  kMaxDim = 40;
+// Multiply-adds of a case: a fuzzer wants thousands of cases a second.
+constexpr int64_t kMaxWork = int64_t{1} << 18;
+
+int64_t Work(const Problem& p) {
+  const auto at_least_one = [](int64_t size) { return std::max<int64_t>(size, 1); };
+  return at_least_one(p.batch) * at_least_one(p.q_heads) * at_least_one(p.q_len) *
+         at_least_one(p.kv_len) * at_least_one(p.head_dim + p.value_dim);
+}
+
+uint64_t Load(const CaseRecord& r, size_t at, size_t bytes) {
+  uint64_t value = 0;
+  for (size_t n = 0; n < bytes; ++n) value |= uint64_t{r[at + n]} << (8 * n);
+  return value;
+}
+
+void Store(CaseRecord& r, size_t at, size_t bytes, uint64_t value) {
+  for (size_t n = 0; n < bytes; ++n) r[at + n] = static_cast<uint8_t>(value >> (8 * n));
+}
+
+// A size of 0..most; the byte 0 is the size 1, so that an empty input is a small case and not an
+// empty one.
+int64_t DecodeSize(uint8_t byte, int64_t most) {
+  return (int64_t{byte} + 1) % (most + 1);
+}
+
+uint8_t EncodeSize(int64_t size, int64_t most) {
+  return static_cast<uint8_t>((size + most) % (most + 1));
+}
+
+// Halves the largest factor until the work is bearable. Leaves what already is alone, so that a
+// record made from a case decodes to it.
+void ClampWork(Problem& p) {
+  while (Work(p) > kMaxWork) {
+    int64_t* largest = &p.kv_len;
+    for (int64_t* size : {&p.q_len, &p.head_dim, &p.value_dim, &p.batch, &p.kv_heads}) {
+      if (*size > *largest) largest = size;
+    }
+    const int64_t ratio = p.heads_per_kv_head();
+    *largest = (*largest + 1) / 2;
+    p.q_heads = p.kv_heads * ratio;
+  }
+}
+
+void DecodeSizes(const CaseRecord& r, Problem& p) {
+  p.batch = DecodeSize(r[kAtBatch], kMaxBatch);
+  p.kv_heads = DecodeSize(r[kAtKvHeads], kMaxKvHeads);
+  p.q_heads = p.kv_heads * (1 + r[kAtRatio] % kMaxRatio);
+  p.q_len = DecodeSize(r[kAtQLen], kMaxQLen);
+  p.kv_len = DecodeSize(r[kAtKvLen], kMaxKvLen);
+  p.head_dim = DecodeSize(r[kAtHeadDim], kMaxDim);
+  p.value_dim = DecodeSize(r[kAtValueDim], kMaxDim);
+  ClampWork(p);
+}
+
+std::optional<int64_t> DecodeSide(const CaseRecord& r, size_t at) {
+  const uint64_t value = Load(r, at, 2);
+  if (value == 0) return std::nullopt;
+  return static_cast<int64_t>(value) - 1;
+}
+
+double DecodeScale(const CaseRecord& r) {
+  const double scale = std::bit_cast<double>(Load(r, kAtScale, 8));
+  return std::isfinite(scale) ? scale : 1.0;
+}
+
+void DecodeOptions(const CaseRecord& r, Problem& p) {
+  const uint8_t flags = r[kAtFlags];
+  p.dtype = static_cast<DType>(r[kAtDType] % 4);
+  p.causal = (flags & kCausalFlag) != 0;
+  p.want_lse = (flags & kLseFlag) != 0;
+  p.want_weights = (flags & kWeightsFlag) != 0;
+  if ((flags & kScaleFlag) != 0) p.scale = DecodeScale(r);
+  p.window.left = DecodeSide(r, kAtWindow);
+  p.window.right = DecodeSide(r, kAtWindow + 2);
+  const auto batch = static_cast<size_t>(p.batch);
+  for (size_t b = 0; b < batch && (flags & kOffsetsFlag) != 0; ++b) {
+    p.diagonal_offset.push_back(static_cast<int16_t>(Load(r, kAtOffsets + 2 * b, 2)));
+  }
+  if ((flags & kLengthsFlag) == 0) return;
+  p.key_lengths.emplace();
+  for (size_t b = 0; b < batch; ++b) {
+    p.key_lengths->push_back(p.kv_len - r[kAtLengths + b] % (p.kv_len + 1));
+  }
+}
+
+// Bit 0: there is a plane. Bits 1 to 4: extents broadcast to one. Bits 5 and 6: how much rank falls
+// short of 4, as far as the shape allows.
+std::optional<BitPlane> DecodePlane(const CaseRecord& r, const Problem& p, size_t at,
+                                    size_t hidden_at, size_t hidden_bits) {
+  if ((r[at] & 1) == 0) return std::nullopt;
+  BitPlane plane;
+  plane.shape = p.WeightsShape();
+  for (size_t axis = 0; axis < 4; ++axis) {
+    if (((r[at] >> (axis + 1)) & 1) != 0) plane.shape[axis] = 1;
+  }
+  const int least = plane.shape[0] != 1 ? 4 : plane.shape[1] != 1 ? 3 : 2;
+  plane.rank = std::max(4 - ((r[at] >> 5) & 3), least);
+  const auto count = static_cast<size_t>(ElementCount(plane.shape));
+  plane.bits.reserve(count);
+  for (size_t n = 0; n < count; ++n) {
+    const size_t bit = n % hidden_bits;
+    plane.bits.push_back(((r[hidden_at + bit / 8] >> (bit % 8)) & 1) != 0 ? 0 : 1);
+  }
+  return plane;
+}
+
+void DecodeOverride(const CaseRecord& r, size_t at, Case& c) {
+  if ((r[at] & 0x80) == 0) return;
+  Override o;
+  o.tensor = static_cast<DataTensor>(r[at] & 3);
+  const Shape4 shape = ShapeOf(c.problem, o.tensor);
+  if (ElementCount(shape) == 0) return;
+  for (size_t axis = 0; axis < 4; ++axis) o.index[axis] = r[at + 1 + axis] % shape[axis];
+  o.value = std::bit_cast<double>(Load(r, at + 5, 8));
+  if (std::isnan(o.value)) o.value = std::numeric_limits<double>::quiet_NaN();
+  c.overrides.push_back(o);
+  // What cannot stand (a hidden bias, an overflow) is left out; the rest was valid before.
+  if (Validate(c)) c.overrides.pop_back();
+}
+
+Layouts DecodeLayouts(uint8_t byte) {
+  const auto part = [&](int shift) { return static_cast<Layout>((byte >> shift) & 3); };
+  return Layouts{part(0), part(2), part(4), part(6)};
+}
+
+uint8_t EncodeLayouts(const Layouts& l) {
+  return static_cast<uint8_t>(static_cast<int>(l.q) | static_cast<int>(l.k) << 2 |
+                              static_cast<int>(l.v) << 4 | static_cast<int>(l.out) << 6);
+}
+
+struct SizeField {
+  const char* name;
+  int64_t Problem::*member;
+  size_t at;
+  int64_t most;
+};
+constexpr SizeField kSizeFields[] = {{"batch", &Problem::batch, kAtBatch, kMaxBatch},
+                                     {"kv_heads", &Problem::kv_heads, kAtKvHeads, kMaxKvHeads},
+                                     {"q_len", &Problem::q_len, kAtQLen, kMaxQLen},
+                                     {"kv_len", &Problem::kv_len, kAtKvLen, kMaxKvLen},
+                                     {"head_dim", &Problem::head_dim, kAtHeadDim, kMaxDim},
+                                     {"value_dim", &Problem::value_dim, kAtValueDim, kMaxDim}};
+
+using Refusal = std::optional<std::string>;
+
+Refusal EncodeSizes(const Problem& p, CaseRecord& r) {
+  for (const SizeField& field : kSizeFields) {
+    const int64_t size = p.*field.member;
+    if (size > field.most) return fmt::format("{} {} exceeds {}", field.name, size, field.most);
+    r[field.at] = EncodeSize(size, field.most);
+  }
+  const int64_t ratio = p.heads_per_kv_head();
+  if (ratio < 1 || ratio > kMaxRatio) {
+    return fmt::format("{} query heads a kv head are outside 1..{}", ratio, kMaxRatio);
+  }
+  r[kAtRatio] = static_cast<uint8_t>(ratio - 1);
+  if (Work(p) > kMaxWork) return fmt::format("the work {} exceeds {}", Work(p), kMaxWork);
+  return std::nullopt;
+}
+
+Refusal EncodeWindow(const Window& window, CaseRecord& r) {
+  size_t at = kAtWindow;
+  for (const auto& side : {window.left, window.right}) {
+    if (side && *side > 65534) return fmt::format("window side {} exceeds 65534", *side);
+    Store(r, at, 2, side ? static_cast<uint64_t>(*side) + 1 : 0);
+    at += 2;
+  }
+  return std::nullopt;
+}
+
+Refusal EncodeOptions(const Case& c, CaseRecord& r) {
+  const Problem& p = c.problem;
+  r[kAtDType] = static_cast<uint8_t>(p.dtype);
+  r[kAtFlags] = static_cast<uint8_t>(
+      (p.causal ? kCausalFlag : 0) | (p.want_lse ? kLseFlag : 0) |
+      (p.want_weights ? kWeightsFlag : 0) | (c.placement == Placement::kBegin ? kBeginFlag : 0) |
+      (p.key_lengths ? kLengthsFlag : 0) | (p.scale ? kScaleFlag : 0) |
+      (p.diagonal_offset.empty() ? 0 : kOffsetsFlag));
+  if (p.scale) Store(r, kAtScale, 8, std::bit_cast<uint64_t>(*p.scale));
+  for (size_t b = 0; b < p.diagonal_offset.size(); ++b) {
+    const int64_t offset = p.diagonal_offset[b];
+    if (offset < INT16_MIN || offset > INT16_MAX) {
+      return fmt::format("diagonal_offset {} exceeds 16 bits", offset);
+    }
+    Store(r, kAtOffsets + 2 * b, 2, static_cast<uint64_t>(offset));
+  }
+  for (size_t b = 0; p.key_lengths && b < p.key_lengths->size(); ++b) {
+    r[kAtLengths + b] = static_cast<uint8_t>(p.kv_len - (*p.key_lengths)[b]);
+  }
+  return EncodeWindow(p.window, r);
+}
+
+Refusal EncodePlane(const char* name, const Problem& p, const std::optional<BitPlane>& plane,
+                    size_t at, size_t hidden_at, size_t hidden_bits, CaseRecord& r) {
+  if (!plane) return std::nullopt;
+  const Shape4 full = p.WeightsShape();
+  int header = 1 | (4 - plane->rank) << 5;
+  for (size_t axis = 0; axis < 4; ++axis) {
+    if (plane->shape[axis] != full[axis]) header |= 2 << axis;
+  }
+  r[at] = static_cast<uint8_t>(header);
+  for (size_t n = 0; n < plane->bits.size(); ++n) {
+    const bool hidden = plane->bits[n] == 0;
+    const size_t bit = n % hidden_bits;
+    const auto one = static_cast<uint8_t>(1 << (bit % 8));
+    uint8_t& byte = r[hidden_at + bit / 8];
+    if (n < hidden_bits && hidden) byte |= one;
+    if (((byte & one) != 0) != hidden) {
+      return fmt::format("{} of {} bits does not fit in {}", name, plane->bits.size(), hidden_bits);
+    }
+  }
+  return std::nullopt;
+}
+
+Refusal EncodeData(const Case& c, CaseRecord& r) {
+  if (!c.literals.empty()) return "literal tensors do not fit";
+  if (c.overrides.size() > kOverrideSlots) {
+    return fmt::format("{} overrides do not fit in {} slots", c.overrides.size(), kOverrideSlots);
+  }
+  r[kAtFamilies] = static_cast<uint8_t>(c.recipe.scores);
+  r[kAtFamilies + 1] = static_cast<uint8_t>(c.recipe.values);
+  r[kAtFamilies + 2] = static_cast<uint8_t>(c.recipe.bias);
+  Store(r, kAtSeed, 8, c.recipe.seed);
+  size_t at = kAtOverrides;
+  for (const Override& o : c.overrides) {
+    r[at] = static_cast<uint8_t>(0x80 | static_cast<int>(o.tensor));
+    for (size_t axis = 0; axis < 4; ++axis) r[at + 1 + axis] = static_cast<uint8_t>(o.index[axis]);
+    Store(r, at + 5, 8, std::bit_cast<uint64_t>(o.value));
+    at += kOverrideBytes;
+  }
+  return std::nullopt;
+}
+
+Refusal Encode(const Case& c, CaseRecord& r) {
+  if (auto error = Validate(c)) return "not a valid case: " + *error;
+  const Problem& p = c.problem;
+  if (auto refusal = EncodeSizes(p, r)) return refusal;
+  if (auto refusal = EncodeOptions(c, r)) return refusal;
+  if (auto refusal = EncodePlane("mask", p, p.mask, kAtMask, kAtHiddenMask, kHiddenMaskBits, r)) {
+    return refusal;
+  }
+  if (auto refusal = EncodePlane("bias", p, p.bias, kAtBias, kAtHiddenBias, kHiddenBiasBits, r)) {
+    return refusal;
+  }
+  r[kAtLayouts] = EncodeLayouts(c.layouts);
+  return EncodeData(c, r);
+}
+
+}  // namespace
+
+Case DecodeCase(std::span<const uint8_t> bytes) {
+  CaseRecord r{};
+  std::copy_n(bytes.begin(), std::min(bytes.size(), r.size()), r.begin());
+  // There is one version so far, and every byte 0 means it. The next one takes a value of its own.
+  Case c;
+  Problem& p = c.problem;
+  DecodeSizes(r, p);
+  DecodeOptions(r, p);
+  p.mask = DecodePlane(r, p, kAtMask, kAtHiddenMask, kHiddenMaskBits);
+  p.bias = DecodePlane(r, p, kAtBias, kAtHiddenBias, kHiddenBiasBits);
+  c.recipe.scores = static_cast<ScoreFamily>(r[kAtFamilies] % kScoreFamilyCount);
+  c.recipe.values = static_cast<ValueFamily>(r[kAtFamilies + 1] % kValueFamilyCount);
+  c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kBiasFamilyCount);
+  c.recipe.seed = Load(r, kAtSeed, 8);
+  c.layouts = DecodeLayouts(r[kAtLayouts]);
+  c.placement = (r[kAtFlags] & kBeginFlag) != 0 ? Placement::kBegin : Placement::kEnd;
+  for (size_t slot = 0; slot < kOverrideSlots; ++slot) {
+    DecodeOverride(r, kAtOverrides + slot * kOverrideBytes, c);
+  }
+  return c;
+}
+
+tl::expected<CaseRecord, std::string> EncodeCase(const Case& c) {
+  CaseRecord record{};
+  record[kAtVersion] = kVersion;
+  if (const auto refusal = Encode(c, record)) return tl::unexpected(*refusal);
+  // The proof that the record says what was meant.
+  if (!SameCase(DecodeCase(record), c))
+    return tl::unexpected<std::string>("no record decodes to it");
+  return record;
+}
+
+}  // namespace attest

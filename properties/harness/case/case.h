@@ -1,0 +1,140 @@
+// A Case is a problem with all its data, fully determined: what properties derive from, what
+// kernels run, what findings store. Data are recipes (family and seed), never stored tensors,
+// except where a case was imported or derived and carries literal values.
+#ifndef ATTEST_HARNESS_CASE_CASE_H_
+#define ATTEST_HARNESS_CASE_CASE_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "impl/attention/problem.h"
+
+namespace attest {
+
+// The input tensors that hold floating-point data.
+enum class DataTensor : uint8_t { kQ, kK, kV, kBias };
+inline constexpr std::array<DataTensor, 4> kDataTensors = {DataTensor::kQ, DataTensor::kK,
+                                                           DataTensor::kV, DataTensor::kBias};
+std::string_view Name(DataTensor tensor);  // "q" "k" "v" "bias"
+
+// How q and k are drawn, named by the scores they make. Exact families first. The "chosen" ones put
+// the wanted score straight into q.k: q = (1, 0, ...), k = (score / scale, 0, ...).
+enum class ScoreFamily : uint8_t {
+  kZero,           // q = 0: every score 0, weights uniform over the visible keys
+  kSmallIntegers,  // q and k in -3..3: exact products
+  kNormal,         // approximately standard normal
+  kHeavyTailed,    // normal times a power of two from 2^-6 to 2^6
+  kTied,           // chosen: two score values only
+  kSpread,         // chosen: uniform in +-30
+  kDominant,       // chosen: one key at +40, the others at -40 or below: the rest underflow
+  kAscending,      // chosen: rises with the key: a rescale at every step
+  kDescending,     // chosen: falls with the key
+  kVeryNegative,   // chosen: below every likely sentinel the dtype can hold (-6e4 .. -7e4)
+  kHuge,           // chosen: +-5e4 (+-1e38 for f32, f64 and bf16, in one row of three)
+  kDenormal,       // q and k subnormal or nearly so
+  kSignedZeros,    // q and k of +0 and -0
+};
+inline constexpr int kScoreFamilyCount = 13;
+
+enum class ValueFamily : uint8_t {
+  kOnes,
+  kConstant,       // one value per (batch, kv head, column)
+  kOneHot,         // v[j][d] = 1 where d == j % value_dim: reads off the weights
+  kLabels,         // 10 * batch + kv_head
+  kSmallIntegers,  // -3..3
+  kNormal,
+  kHeavyTailed,
+  kCancelling,  // +c and -c alternating with the key
+  kDenormal,
+  kSignedZeros,
+};
+inline constexpr int kValueFamilyCount = 10;
+
+enum class BiasFamily : uint8_t {
+  kZero,
+  kSmallIntegers,  // -3..3
+  kNormal,
+  kWide,         // uniform in +-60
+  kRowConstant,  // one value per row, up to -1e4: shifts the row, hides nothing
+};
+inline constexpr int kBiasFamilyCount = 5;
+
+std::string_view Name(ScoreFamily family);  // "zero" "small_integers" ...
+std::string_view Name(ValueFamily family);
+std::string_view Name(BiasFamily family);
+std::optional<ScoreFamily> ParseScoreFamily(std::string_view name);
+std::optional<ValueFamily> ParseValueFamily(std::string_view name);
+std::optional<BiasFamily> ParseBiasFamily(std::string_view name);
+
+// Bumped whenever the same recipe would mean other data.
+inline constexpr int kRecipeVersion = 1;
+
+struct Recipe {
+  ScoreFamily scores = ScoreFamily::kZero;
+  ValueFamily values = ValueFamily::kOnes;
+  BiasFamily bias = BiasFamily::kZero;
+  uint64_t seed = 0;
+
+  friend bool operator==(const Recipe&, const Recipe&) = default;
+};
+
+// One element replaced after the recipe: [batch, head, position, lane] of `tensor`. A bias element
+// may not be set to -inf here: that is visibility, and belongs to problem.bias.
+struct Override {
+  DataTensor tensor = DataTensor::kQ;
+  std::array<int64_t, 4> index{0, 0, 0, 0};
+  double value = 0;
+};
+
+// How a tensor lies in memory during the call.
+enum class Layout : uint8_t {
+  kBhsd,        // contiguous [batch, heads, len, dim]
+  kBshd,        // contiguous [batch, len, heads, dim], seen through permuted strides
+  kGapped,      // bhsd with a gap after every row and every head
+  kTransposed,  // len innermost: the last dimension has a stride other than 1
+};
+inline constexpr int kLayoutCount = 4;
+std::string_view Name(Layout layout);
+std::optional<Layout> ParseLayout(std::string_view name);
+
+struct Layouts {
+  Layout q = Layout::kBhsd, k = Layout::kBhsd, v = Layout::kBhsd, out = Layout::kBhsd;
+
+  friend bool operator==(const Layouts&, const Layouts&) = default;
+};
+
+// Where tensors lie in their guarded slot: ending at the guard page behind, or beginning at the one
+// before. A case says which, so that a replay sees the same.
+enum class Placement : uint8_t { kEnd, kBegin };
+
+struct Case {
+  Problem problem;
+  Recipe recipe;
+  std::vector<Override> overrides;       // applied last, in order
+  std::map<DataTensor, Array> literals;  // replaces the recipe for a tensor; shape must match
+  Layouts layouts;
+  Placement placement = Placement::kEnd;
+  std::string origin;  // free text: where the case comes from
+};
+
+// Returns nullopt for a case that Materialise can turn into inputs, else one line: field and
+// remedy. Includes Validate(problem).
+std::optional<std::string> Validate(const Case& c);
+
+// The tensors of a valid case, rounded to the problem's dtype. Pure: equal cases give equal inputs
+// on every machine (counter-based generator, integer and correctly rounded arithmetic only). An
+// element depends on its own coordinates, the recipe and the seed, never on the sizes, so that
+// cutting a problem down keeps the values of what remains.
+Inputs Materialise(const Case& c);
+
+// A 64-bit hash of the materialised inputs; stored in case files to notice drift of the recipes.
+uint64_t HashInputs(const Inputs& inputs);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_CASE_CASE_H_

@@ -1,0 +1,314 @@
+#include "properties/harness/case/case.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "properties/harness/case/equal.h"
+#include "properties/harness/case/random.h"
+
+namespace attest {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
+
+Case Sample(DType dtype = DType::kF32) {
+  Case c;
+  Problem& p = c.problem;
+  p.batch = 2;
+  p.q_heads = 4;
+  p.kv_heads = 2;
+  p.q_len = 3;
+  p.kv_len = 9;
+  p.head_dim = 4;
+  p.value_dim = 5;
+  p.dtype = dtype;
+  p.bias = BitPlane{{2, 1, 3, 9}, 4, std::vector<uint8_t>(54, 1)};
+  p.bias->bits[7] = 0;
+  c.recipe.seed = 42;
+  return c;
+}
+
+template <typename Visit>
+void ForEachRecipe(Visit&& visit) {
+  for (int s = 0; s < kScoreFamilyCount; ++s) {
+    for (int v = 0; v < kValueFamilyCount; ++v) {
+      visit(Recipe{static_cast<ScoreFamily>(s), static_cast<ValueFamily>(v),
+                   static_cast<BiasFamily>(v % kBiasFamilyCount), 42});
+    }
+  }
+}
+
+// The largest and least score of a row, without bias.
+std::pair<double, double> ScoreRange(const Case& c, const Inputs& in, int64_t b, int64_t h,
+                                     int64_t i) {
+  const int64_t kv_head = h / c.problem.heads_per_kv_head();
+  double least = kInf, most = -kInf;
+  for (int64_t j = 0; j < c.problem.kv_len; ++j) {
+    double dot = 0;
+    for (int64_t d = 0; d < c.problem.head_dim; ++d) {
+      dot += in.q.At(b, h, i, d) * in.k.At(b, kv_head, j, d);
+    }
+    least = std::min(least, dot * c.problem.EffectiveScale());
+    most = std::max(most, dot * c.problem.EffectiveScale());
+  }
+  return {least, most};
+}
+
+TEST(CaseTest, EveryNameParsesBack) {
+  for (int n = 0; n < kScoreFamilyCount; ++n) {
+    const auto family = static_cast<ScoreFamily>(n);
+    EXPECT_EQ(ParseScoreFamily(Name(family)), family);
+  }
+  for (int n = 0; n < kValueFamilyCount; ++n) {
+    const auto family = static_cast<ValueFamily>(n);
+    EXPECT_EQ(ParseValueFamily(Name(family)), family);
+  }
+  for (int n = 0; n < kBiasFamilyCount; ++n) {
+    const auto family = static_cast<BiasFamily>(n);
+    EXPECT_EQ(ParseBiasFamily(Name(family)), family);
+  }
+  for (int n = 0; n < kLayoutCount; ++n) {
+    const auto layout = static_cast<Layout>(n);
+    EXPECT_EQ(ParseLayout(Name(layout)), layout);
+  }
+  EXPECT_FALSE(ParseScoreFamily("normall"));
+}
+
+TEST(CaseTest, EveryElementIsFiniteAndAValueOfItsType) {
+  for (const DType dtype : kFloats) {
+    for (const double scale : {1.0, 0.3, -2.0, 0.0, 1e-30, 1e30}) {
+      ForEachRecipe([&](const Recipe& recipe) {
+        Case c = Sample(dtype);
+        c.problem.scale = scale;
+        c.recipe = recipe;
+        ASSERT_EQ(Validate(c), std::nullopt);
+        const Inputs in = Materialise(c);
+        for (const Array* array : {&in.q, &in.k, &in.v}) {
+          for (const double x : array->values) {
+            ASSERT_TRUE(std::isfinite(x)) << Name(recipe.scores) << " " << Name(dtype) << scale;
+            ASSERT_EQ(RoundTo(dtype, x), x);
+          }
+        }
+      });
+    }
+  }
+}
+
+// If this fails, the same case file now means other data: bump kRecipeVersion, then these.
+TEST(CaseTest, RecipesMeanWhatTheyAlwaysMeant) {
+  const uint64_t kGolden[] = {0xa5e414de7d5ba274, 0xc474e2f9ac83451e, 0xb8a08f9dd2500945,
+                              0x2e05dc582a65cd74};
+  for (size_t n = 0; n < 4; ++n) {
+    uint64_t hash = 0;
+    ForEachRecipe([&](const Recipe& recipe) {
+      Case c = Sample(kFloats[n]);
+      c.recipe = recipe;
+      hash = MixIn(hash, HashInputs(Materialise(c)));
+    });
+    EXPECT_EQ(hash, kGolden[n]) << Name(kFloats[n]) << std::hex << " 0x" << hash;
+  }
+}
+
+TEST(CaseTest, TheHashSeesEveryElementAndTheSignOfZero) {
+  const Inputs in = Materialise(Sample());
+  for (Array Inputs::*tensor : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::bias}) {
+    Inputs other = in;
+    (other.*tensor).values.back() += 1;
+    EXPECT_NE(HashInputs(other), HashInputs(in));
+  }
+  Inputs negative = in;
+  ASSERT_EQ(negative.q.values[0], 0);
+  negative.q.values[0] = -0.0;
+  EXPECT_NE(HashInputs(negative), HashInputs(in));
+}
+
+TEST(CaseTest, VeryNegativeScoresLieBelowEverySentinelInEveryType) {
+  for (const DType dtype : kFloats) {
+    Case c = Sample(dtype);
+    c.recipe.scores = ScoreFamily::kVeryNegative;
+    const Inputs in = Materialise(c);
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto [least, most] = ScoreRange(c, in, 1, 3, i);
+      EXPECT_LE(most, -5.99e4) << Name(dtype);
+      EXPECT_GE(least, dtype == DType::kF16 ? -65504 : -7.05e4) << Name(dtype);
+    }
+  }
+}
+
+TEST(CaseTest, AscendingAndDescendingScoresAreMonotone) {
+  for (const auto family : {ScoreFamily::kAscending, ScoreFamily::kDescending}) {
+    Case c = Sample();
+    c.recipe.scores = family;
+    const Inputs in = Materialise(c);
+    const double sign = family == ScoreFamily::kAscending ? 1 : -1;
+    for (int64_t j = 1; j < 9; ++j) {
+      EXPECT_GT(sign * in.k.At(0, 0, j, 0), sign * in.k.At(0, 0, j - 1, 0));
+    }
+    EXPECT_GT(in.q.At(0, 0, 0, 0), 0);
+  }
+}
+
+TEST(CaseTest, HugeScoresReach1e37InSomeRowsOnly) {
+  Case c = Sample();
+  c.problem.q_len = 60;
+  c.problem.bias.reset();
+  c.recipe.scores = ScoreFamily::kHuge;
+  const Inputs in = Materialise(c);
+  int huge = 0;
+  for (int64_t i = 0; i < 60; ++i) {
+    const auto [least, most] = ScoreRange(c, in, 0, 0, i);
+    const double reach = std::max(-least, most);
+    if (reach > 1e30) ++huge;
+    EXPECT_TRUE(std::fabs(reach - 5e4) < 1 || (reach > 1e37 && reach < 1e38)) << reach;
+  }
+  EXPECT_GT(huge, 8);
+  EXPECT_LT(huge, 35);
+}
+
+TEST(CaseTest, NormalDataHaveMeanZeroAndVarianceOne) {
+  Case c;
+  c.problem.kv_len = 200;
+  c.problem.value_dim = 100;
+  c.recipe.values = ValueFamily::kNormal;
+  const Inputs in = Materialise(c);
+  double sum = 0, squares = 0;
+  for (const double x : in.v.values) {
+    sum += x;
+    squares += x * x;
+  }
+  const auto n = static_cast<double>(in.v.values.size());
+  EXPECT_NEAR(sum / n, 0, 0.03);  // 4 standard errors of 20,000 draws
+  EXPECT_NEAR(squares / n, 1, 0.03);
+}
+
+TEST(CaseTest, CuttingSizesKeepsTheValuesOfWhatRemains) {
+  ForEachRecipe([](const Recipe& recipe) {
+    Case big = Sample();
+    big.problem.scale = 0.5;
+    big.recipe = recipe;
+    Case small = big;
+    small.problem.batch = 1;
+    small.problem.q_heads = small.problem.kv_heads = 1;
+    small.problem.q_len = 2;
+    small.problem.kv_len = 4;
+    small.problem.head_dim = 2;
+    small.problem.value_dim = recipe.values == ValueFamily::kOneHot ? 5 : 3;
+    small.problem.bias = BitPlane{{1, 1, 2, 4}, 4, std::vector<uint8_t>(8, 1)};
+    const Inputs from = Materialise(big), to = Materialise(small);
+    for (Array Inputs::*tensor : {&Inputs::q, &Inputs::k, &Inputs::v, &Inputs::bias}) {
+      const Array& a = from.*tensor;
+      const Array& b = to.*tensor;
+      for (int64_t i = 0; i < b.shape[2]; ++i)
+        for (int64_t d = 0; d < b.shape[3]; ++d)
+          ASSERT_TRUE(SameValue(a.At(0, 0, i, d), b.At(0, 0, i, d))) << Name(recipe.scores);
+    }
+  });
+}
+
+TEST(CaseTest, BatchItemsAndHeadsDiffer) {
+  Case c = Sample();
+  c.recipe.scores = ScoreFamily::kNormal;
+  const Inputs in = Materialise(c);
+  EXPECT_NE(in.k.At(0, 0, 0, 0), in.k.At(1, 0, 0, 0));
+  EXPECT_NE(in.k.At(0, 0, 0, 0), in.k.At(0, 1, 0, 0));
+  EXPECT_NE(in.q.At(0, 0, 0, 0), in.q.At(0, 1, 0, 0));
+}
+
+TEST(CaseTest, OneHotValuesReadOffTheWeights) {
+  Case c = Sample();
+  c.recipe.values = ValueFamily::kOneHot;
+  const Inputs in = Materialise(c);
+  for (int64_t j = 0; j < 9; ++j)
+    for (int64_t d = 0; d < 5; ++d) EXPECT_EQ(in.v.At(1, 1, j, d), j % 5 == d ? 1 : 0);
+}
+
+TEST(CaseTest, HiddenBiasIsMinusInfinityAndOverridesComeLast) {
+  Case c = Sample();
+  c.overrides.push_back({DataTensor::kV, {1, 0, 8, 4}, 0.1});
+  c.overrides.push_back({DataTensor::kV, {1, 0, 8, 4}, 0.2});
+  ASSERT_EQ(Validate(c), std::nullopt);
+  const Inputs in = Materialise(c);
+  EXPECT_EQ(in.bias.values[7], -kInf);
+  EXPECT_EQ(in.bias.values[8], 0);
+  EXPECT_EQ(in.v.At(1, 0, 8, 4), RoundTo(DType::kF32, 0.2));
+}
+
+TEST(CaseTest, EverySizeMayBeZero) {
+  for (int64_t Problem::*size : {&Problem::batch, &Problem::q_len, &Problem::kv_len,
+                                 &Problem::head_dim, &Problem::value_dim}) {
+    ForEachRecipe([&](const Recipe& recipe) {
+      Case c = Sample();
+      c.problem.bias.reset();
+      c.problem.*size = 0;
+      c.recipe = recipe;
+      ASSERT_EQ(Validate(c), std::nullopt);
+      const Inputs in = Materialise(c);
+      EXPECT_EQ(in.q.shape, c.problem.QShape());
+      EXPECT_EQ(static_cast<int64_t>(in.v.values.size()), ElementCount(c.problem.VShape()));
+    });
+  }
+}
+
+void ExpectInvalid(const Case& c, const char* says) {
+  const auto error = Validate(c);
+  ASSERT_TRUE(error) << says;
+  EXPECT_THAT(*error, HasSubstr(says));
+  EXPECT_EQ(error->find('\n'), std::string::npos);
+}
+
+TEST(CaseTest, ValidateNamesWhatIsWrongWithAnOverride) {
+  const auto with = [](Override o) {
+    Case c = Sample(DType::kF16);
+    c.overrides.push_back(o);
+    return c;
+  };
+  EXPECT_EQ(Validate(with({DataTensor::kK, {1, 1, 8, 3}, std::nan("")})), std::nullopt);
+  EXPECT_EQ(Validate(with({DataTensor::kK, {1, 1, 8, 3}, kInf})), std::nullopt);
+  ExpectInvalid(with({DataTensor::kK, {1, 2, 0, 0}, 0}), "index 1 of k is 2");
+  ExpectInvalid(with({DataTensor::kK, {-1, 0, 0, 0}, 0}), "index 0 of k is -1");
+  ExpectInvalid(with({DataTensor::kV, {0, 0, 0, 0}, 1e9}), "overflows f16");
+  ExpectInvalid(with({DataTensor::kBias, {0, 0, 0, 0}, -kInf}), "visibility");
+  ExpectInvalid(with({DataTensor::kBias, {0, 0, 0, 7}, 1}), "hidden");
+  Case none = with({DataTensor::kBias, {0, 0, 0, 0}, 1});
+  none.problem.bias.reset();
+  ExpectInvalid(none, "no bias");
+}
+
+TEST(CaseTest, ValidateNamesWhatIsWrongWithALiteral) {
+  Case c = Sample();
+  c.literals[DataTensor::kBias] = Materialise(c).bias;
+  EXPECT_EQ(Validate(c), std::nullopt);
+  c.literals[DataTensor::kBias].values[7] = 0;
+  ExpectInvalid(c, "literals.bias: element 7");
+  c.literals[DataTensor::kBias].values[7] = -kInf;
+  c.literals[DataTensor::kBias].values[0] = -kInf;
+  ExpectInvalid(c, "literals.bias: element 0");
+  c.problem.bias.reset();
+  ExpectInvalid(c, "no bias");
+  Case q = Sample();
+  q.literals[DataTensor::kQ] = Array(q.problem.QShape(), 0.1);
+  ExpectInvalid(q, "no f32 value");
+  q.literals[DataTensor::kQ] = Array({2, 4, 3, 3});
+  ExpectInvalid(q, "shape must be [2, 4, 3, 4]");
+}
+
+TEST(CaseTest, ValidateIncludesTheProblemAndTheEnumerators) {
+  Case c = Sample();
+  c.problem.kv_heads = 3;
+  ExpectInvalid(c, "kv_heads");
+  Case family = Sample();
+  family.recipe.scores = static_cast<ScoreFamily>(kScoreFamilyCount);
+  ExpectInvalid(family, "scores");
+  Case layout = Sample();
+  layout.layouts.out = static_cast<Layout>(kLayoutCount);
+  ExpectInvalid(layout, "layout");
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,41 @@
+// What a contract offers, in the terms that generators and bins share: element types, layouts, and
+// the placements of the diagonal that its causal flag can express.
+#ifndef ATTEST_HARNESS_CASE_OFFERS_H_
+#define ATTEST_HARNESS_CASE_OFFERS_H_
+
+#include <string_view>
+#include <vector>
+
+#include "impl/attention/contract.h"
+#include "properties/harness/case/case.h"
+
+namespace attest {
+
+// Where the diagonal stands. One set of offsets may be several of these at once (all are zero where
+// q_len = kv_len); ClassifyAlignment returns the first that fits.
+enum class Alignment { kNone, kTopLeft, kBottomRight, kKeyLength, kExplicit };
+std::string_view Name(Alignment alignment);  // "none" "top_left" "bottom_right" ...
+
+// kNone when neither causality nor a window looks at the diagonal.
+Alignment ClassifyAlignment(const Problem& problem);
+
+// The offsets [batch] of an alignment for the problem's sizes and lengths; top-left is empty. Not
+// for kNone and kExplicit, which give an empty vector too.
+std::vector<int64_t> OffsetsFor(Alignment alignment, const Problem& problem);
+
+// The alignments that a contract can express for a problem with or without key lengths.
+std::vector<Alignment> OfferedAlignments(const Contract& contract, bool has_key_lengths);
+
+// Whether the contract's causal flag (or window) can mean the problem's own diagonal.
+bool CanExpressDiagonal(const Contract& contract, const Problem& problem);
+
+// Never empty: f32 and bhsd where a contract names nothing.
+std::vector<DType> OfferedDTypes(const Contract& contract);
+std::vector<Layout> OfferedLayouts(const Contract& contract);
+
+// A contract that offers everything, to draw cases that a kernel may have to refuse.
+const Contract& EverythingContract();
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_CASE_OFFERS_H_

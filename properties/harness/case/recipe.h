@@ -1,0 +1,52 @@
+// What each data family means, element by element: the value at given coordinates before it is
+// rounded to the case's dtype. Only integer arithmetic and single correctly rounded operations, so
+// that compilers (which may fuse a product with a sum) and machines cannot disagree.
+#ifndef ATTEST_HARNESS_CASE_RECIPE_H_
+#define ATTEST_HARNESS_CASE_RECIPE_H_
+
+#include <cstdint>
+
+#include "properties/harness/case/case.h"
+
+namespace attest {
+
+// Where an element stands, with the hash of (seed, tensor, coordinates).
+struct Element {
+  uint64_t hash = 0;
+  int64_t batch = 0;
+  int64_t head = 0;
+  int64_t position = 0;
+  int64_t lane = 0;
+};
+
+// The recipe of one case with what its families need to know of the problem.
+class RecipeData {
+ public:
+  explicit RecipeData(const Case& c);
+
+  double Q(const Element& e) const;
+  double K(const Element& e) const;
+  double V(const Element& e) const;
+  double Bias(const Element& e) const;
+
+  // The hash of a row of elements; ElementHash adds the lane.
+  uint64_t RowHash(DataTensor tensor, int64_t batch, int64_t head, int64_t position) const;
+  static uint64_t ElementHash(uint64_t row_hash, int64_t lane);
+
+ private:
+  double KeyScore(const Element& e) const;   // the score a chosen family wants of a key
+  double RowFactor(const Element& e) const;  // what a row multiplies those scores by
+  double Plain(const Element& e) const;      // families that draw q and k alike
+
+  Recipe recipe_;
+  DType dtype_;
+  FormatTraits traits_;
+  int64_t value_dim_;
+  bool chosen_;        // the family puts its scores straight into q.k
+  double query_unit_;  // lane 0 of q in a chosen family: a power of two
+  double divisor_;     // lane 0 of k is score / divisor_
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_CASE_RECIPE_H_

@@ -1,0 +1,93 @@
+#include "properties/harness/case/slice.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "impl/attention/visibility.h"
+#include "properties/harness/case/equal.h"
+#include "properties/harness/case/generator.h"
+#include "properties/harness/case/offers.h"
+
+namespace attest {
+namespace {
+
+TEST(SliceTest, WhatRemainsIsVisibleExactlyAsBefore) {
+  int cuts = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    const Case c = DrawCase(seed, 60, EverythingContract());
+    const Problem& p = c.problem;
+    if (p.batch < 2 || p.q_len < 3 || p.kv_len < 3) continue;
+    const Case cut =
+        Select(Select(Select(c, Axis::kBatch, {1}), Axis::kQLen, IndexRange(1, p.q_len - 2)),
+               Axis::kKvLen, IndexRange(2, p.kv_len - 2));
+    ASSERT_EQ(Validate(cut), std::nullopt);
+    ForEachRow(cut.problem, [&](const Row& row) {
+      for (int64_t j = 0; j < cut.problem.kv_len; ++j) {
+        ASSERT_EQ(Visible(cut.problem, row, j), Visible(p, Row{1, row.head, row.query + 1}, j + 2));
+      }
+    });
+    ++cuts;
+  }
+  EXPECT_GT(cuts, 300);
+}
+
+TEST(SliceTest, HeadsKeepTheirMasksAndTheirGroups) {
+  int cuts = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    const Case c = DrawCase(seed, 60, EverythingContract());
+    const Problem& p = c.problem;
+    const int64_t ratio = p.heads_per_kv_head();
+    if (p.kv_heads < 2 || ratio < 2) continue;
+    const Case cut = SelectHeads(c, {1}, 2);
+    ASSERT_EQ(Validate(cut), std::nullopt);
+    ForEachRow(cut.problem, [&](const Row& row) {
+      for (int64_t j = 0; j < p.kv_len; ++j) {
+        ASSERT_EQ(Visible(cut.problem, row, j),
+                  Visible(p, Row{row.batch, row.head + ratio, row.query}, j));
+      }
+    });
+    ++cuts;
+  }
+  EXPECT_GT(cuts, 100);
+}
+
+TEST(SliceTest, LiteralsAndOverridesMoveWithTheirKeys) {
+  Case c;
+  Problem& p = c.problem;
+  p.kv_len = 4;
+  p.value_dim = 2;
+  p.q_len = 2;
+  p.bias = BitPlane{{1, 1, 1, 4}, 4, {1, 0, 1, 1}};
+  Array bias({1, 1, 1, 4});
+  bias.values = {5, -std::numeric_limits<double>::infinity(), 6, 7};
+  c.literals[DataTensor::kBias] = bias;
+  Array v({1, 1, 4, 2});
+  v.values = {0, 1, 2, 3, 4, 5, 6, 7};
+  c.literals[DataTensor::kV] = v;
+  c.overrides = {{DataTensor::kK, {0, 0, 0, 0}, 1},
+                 {DataTensor::kK, {0, 0, 3, 0}, 2},
+                 {DataTensor::kBias, {0, 0, 0, 2}, 3},
+                 {DataTensor::kQ, {0, 0, 1, 0}, 4}};
+  ASSERT_EQ(Validate(c), std::nullopt);
+  const Case cut = Select(Select(c, Axis::kKvLen, {1, 3}), Axis::kQLen, {1});
+  ASSERT_EQ(Validate(cut), std::nullopt);
+  EXPECT_EQ(cut.literals.at(DataTensor::kV).values, (std::vector<double>{2, 3, 6, 7}));
+  EXPECT_EQ(cut.literals.at(DataTensor::kBias).values[1], 7);
+  ASSERT_EQ(cut.overrides.size(), 2u);
+  EXPECT_EQ(cut.overrides[0].index[2], 1);
+  EXPECT_EQ(cut.overrides[1].tensor, DataTensor::kQ);
+  EXPECT_EQ(cut.overrides[1].index[2], 0);
+}
+
+TEST(SliceTest, LengthsCountTheKeysThatRemain) {
+  Case c;
+  c.problem.batch = 3;
+  c.problem.kv_len = 6;
+  c.problem.key_lengths = {0, 3, 6};
+  const Case cut = Select(c, Axis::kKvLen, {2, 3, 4});
+  EXPECT_EQ(*cut.problem.key_lengths, (std::vector<int64_t>{0, 1, 3}));
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,383 @@
+// TOML text to a case. Total: any text gives a valid case or one line that says what is wrong
+// where.
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/toml.h"
+#include "properties/harness/case/toml_reader.h"
+
+namespace attest {
+namespace {
+
+// Sizes beyond this are a mistake or an attack; both must be refused before anything is allocated.
+constexpr int64_t kMaxSize = int64_t{1} << 20;
+// 2^24 elements in all tensors together: half a second and 128 MiB to materialise.
+constexpr int64_t kMaxElements = int64_t{1} << 24;
+
+class CaseParser {
+ public:
+  explicit CaseParser(std::string_view path) : reader_(path) {}
+
+  tl::expected<CaseFile, std::string> Parse(const toml::table& root);
+
+ private:
+  void ReadHead(const toml::table& root);
+  void ReadProblem(const toml::table& root);
+  void ReadSizes(const toml::table& table);
+  void ReadOptions(const toml::table& table);
+  std::vector<int64_t> ReadIntegers(const toml::array& array, std::string_view what, int64_t least);
+  void CheckVolume(const toml::table& table);
+  std::optional<BitPlane> ReadPlane(const toml::table& root, std::string_view section);
+  void ReadShape(const toml::table& table, BitPlane& plane);
+  void ReadRows(const toml::table& table, BitPlane& plane);
+  void ReadData(const toml::table& root);
+  void ReadSeed(const toml::table& data);
+  void ReadOverrides(const toml::table& data);
+  void ReadOverride(const toml::node& node);
+  void ReadLiterals(const toml::table& root);
+  void ReadLevel(const toml::node& node, std::string_view name, size_t depth, Array& array);
+  void ReadLayout(const toml::table& root);
+  void CheckCase(const toml::table& root);
+  void CheckHash(const toml::table& root);
+  uint32_t LineOf(const toml::table& root, const std::string& message);
+
+  // A word of an enumeration; leaves `target` as it is when the key is absent.
+  template <typename T, typename ParseWord>
+  void ReadWord(const toml::table& table, std::string_view key, ParseWord parse, T& target) {
+    const auto text = reader_.String(table, key, false);
+    if (!text) return;
+    if (const auto value = parse(*text)) {
+      target = *value;
+    } else {
+      reader_.FailAt(*table.get(key), fmt::format("{} = \"{}\" is not known", key, *text));
+    }
+  }
+
+  TomlReader reader_;
+  CaseFile file_;
+};
+
+void CaseParser::ReadHead(const toml::table& root) {
+  reader_.CheckKeys(root, "a case file",
+                    {"version", "property", "kernel", "finding", "origin", "problem", "mask",
+                     "bias", "data", "literals", "layout"});
+  reader_.Integer(root, "version", true, 1, 1);
+  file_.property = reader_.String(root, "property", false);
+  file_.kernel = reader_.String(root, "kernel", false);
+  file_.finding = reader_.String(root, "finding", false);
+  file_.c.origin = reader_.String(root, "origin", false).value_or("");
+}
+
+void CaseParser::ReadSizes(const toml::table& table) {
+  Problem& p = file_.c.problem;
+  const std::pair<const char*, int64_t*> sizes[] = {
+      {"batch", &p.batch},        {"q_heads", &p.q_heads}, {"kv_heads", &p.kv_heads},
+      {"q_len", &p.q_len},        {"kv_len", &p.kv_len},   {"head_dim", &p.head_dim},
+      {"value_dim", &p.value_dim}};
+  for (const auto& [name, size] : sizes) {
+    *size = reader_.Integer(table, name, true, 0, kMaxSize).value_or(0);
+  }
+}
+
+// Counts rows, scores and every tensor, as if no extent were zero: an empty tensor with huge other
+// extents is no use to anyone, and loops over its rows never end.
+void CaseParser::CheckVolume(const toml::table& table) {
+  const Problem& p = file_.c.problem;
+  const auto at_least_one = [](int64_t size) {
+    return static_cast<double>(std::max<int64_t>(size, 1));
+  };
+  const double rows = at_least_one(p.batch) * at_least_one(p.q_heads) * at_least_one(p.q_len);
+  const double keys = at_least_one(p.batch) * at_least_one(p.kv_heads) * at_least_one(p.kv_len);
+  const double lanes = at_least_one(p.head_dim) + at_least_one(p.value_dim);
+  const double total = (rows + keys) * lanes + rows * at_least_one(p.kv_len);
+  if (total > static_cast<double>(kMaxElements)) {
+    reader_.FailAt(table, fmt::format("the sizes of the problem make more than {} elements; make "
+                                      "them smaller",
+                                      kMaxElements));
+  }
+}
+
+std::vector<int64_t> CaseParser::ReadIntegers(const toml::array& array, std::string_view what,
+                                              int64_t least) {
+  std::vector<int64_t> values;
+  for (const toml::node& node : array) {
+    values.push_back(reader_.IntegerIn(node, what, least, kMaxSize));
+  }
+  return values;
+}
+
+void CaseParser::ReadOptions(const toml::table& table) {
+  Problem& p = file_.c.problem;
+  ReadWord(table, "dtype", ParseDType, p.dtype);
+  p.scale = reader_.Double(table, "scale");
+  p.causal = reader_.Bool(table, "causal");
+  p.want_lse = reader_.Bool(table, "want_lse");
+  p.want_weights = reader_.Bool(table, "want_weights");
+  if (const toml::table* window = reader_.Table(table, "window", false)) {
+    reader_.CheckKeys(*window, "window", {"left", "right"});
+    // Twice the sizes: "beyond every key" is a window worth asking for.
+    p.window.left = reader_.Integer(*window, "left", false, 0, 4 * kMaxSize);
+    p.window.right = reader_.Integer(*window, "right", false, 0, 4 * kMaxSize);
+  }
+  if (const toml::array* offsets = reader_.ArrayAt(table, "diagonal_offset", false)) {
+    p.diagonal_offset = ReadIntegers(*offsets, "diagonal_offset", -kMaxSize);
+  }
+  if (const toml::array* lengths = reader_.ArrayAt(table, "key_lengths", false)) {
+    p.key_lengths = ReadIntegers(*lengths, "key_lengths", 0);
+  }
+}
+
+void CaseParser::ReadProblem(const toml::table& root) {
+  const toml::table* table = reader_.Table(root, "problem", true);
+  if (table == nullptr) return;
+  reader_.CheckKeys(
+      *table, "[problem]",
+      {"batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "value_dim", "dtype", "scale",
+       "causal", "window", "diagonal_offset", "key_lengths", "want_lse", "want_weights"});
+  ReadSizes(*table);
+  CheckVolume(*table);
+  ReadOptions(*table);
+}
+
+void CaseParser::ReadShape(const toml::table& table, BitPlane& plane) {
+  const toml::array* shape = reader_.ArrayAt(table, "shape", true);
+  if (shape == nullptr) return;
+  if (shape->size() != 4) return reader_.FailAt(*shape, "shape must have 4 extents");
+  const Shape4 full = file_.c.problem.WeightsShape();
+  for (size_t axis = 0; axis < 4; ++axis) {
+    plane.shape[axis] = reader_.IntegerIn(*shape->get(axis), "shape", 0, kMaxSize);
+    if (plane.shape[axis] != 1 && plane.shape[axis] != full[axis]) {
+      reader_.FailAt(*shape, fmt::format("shape[{}] = {} is neither 1 nor the full extent {}", axis,
+                                         plane.shape[axis], full[axis]));
+    }
+  }
+}
+
+void CaseParser::ReadRows(const toml::table& table, BitPlane& plane) {
+  const toml::array* rows = reader_.ArrayAt(table, "rows", true);
+  if (rows == nullptr) return;
+  const int64_t wanted = plane.shape[0] * plane.shape[1] * plane.shape[2];
+  if (static_cast<int64_t>(rows->size()) != wanted) {
+    return reader_.FailAt(*rows, fmt::format("rows has {} strings where the shape asks for {}",
+                                             rows->size(), wanted));
+  }
+  for (const toml::node& node : *rows) {
+    const auto* row = node.as_string();
+    if (row == nullptr) return reader_.FailAt(node, "rows must hold strings of 0 and 1");
+    const std::string& bits = row->get();
+    if (static_cast<int64_t>(bits.size()) != plane.shape[3] ||
+        bits.find_first_not_of("01") != std::string::npos) {
+      return reader_.FailAt(node,
+                            fmt::format("a row must be {} characters 0 or 1", plane.shape[3]));
+    }
+    for (const char bit : bits) plane.bits.push_back(bit == '1' ? 1 : 0);
+  }
+}
+
+std::optional<BitPlane> CaseParser::ReadPlane(const toml::table& root, std::string_view section) {
+  const toml::table* table = reader_.Table(root, section, false);
+  if (table == nullptr) return std::nullopt;
+  reader_.CheckKeys(*table, fmt::format("[{}]", section), {"shape", "rank", "rows"});
+  BitPlane plane;
+  ReadShape(*table, plane);
+  plane.rank = static_cast<int>(reader_.Integer(*table, "rank", false, 2, 4).value_or(4));
+  if (reader_.ok()) ReadRows(*table, plane);
+  return plane;
+}
+
+void CaseParser::ReadSeed(const toml::table& data) {
+  const toml::node* node = data.get("seed");
+  if (node == nullptr || !reader_.ok()) return;
+  uint64_t& seed = file_.c.recipe.seed;
+  if (const auto* text = node->as_string()) {
+    const std::string& digits = text->get();
+    const char* end = digits.data() + digits.size();
+    const bool hex = digits.size() > 2 && digits.compare(0, 2, "0x") == 0;
+    const auto result = std::from_chars(digits.data() + (hex ? 2 : 0), end, seed, 16);
+    if (hex && result.ec == std::errc() && result.ptr == end) return;
+    return reader_.FailAt(*node, "seed must be an integer or a string \"0x...\" of 64 bits");
+  }
+  seed = static_cast<uint64_t>(reader_.IntegerIn(*node, "seed", 0, INT64_MAX));
+}
+
+void CaseParser::ReadOverride(const toml::node& node) {
+  const toml::array* items = node.as_array();
+  const auto* name = items != nullptr && items->size() == 6 ? items->get(0)->as_string() : nullptr;
+  if (name == nullptr) {
+    return reader_.FailAt(node, "set takes [tensor, batch, head, position, lane, value]");
+  }
+  Override o;
+  bool known = false;
+  for (const DataTensor tensor : kDataTensors) {
+    if (Name(tensor) == name->get()) {
+      o.tensor = tensor;
+      known = true;
+    }
+  }
+  if (!known)
+    return reader_.FailAt(node, fmt::format("set: \"{}\" is not q, k, v or bias", name->get()));
+  for (size_t axis = 0; axis < 4; ++axis) {
+    o.index[axis] = reader_.IntegerIn(*items->get(axis + 1), "set: index", 0, kMaxSize);
+  }
+  o.value = reader_.DoubleIn(*items->get(5), "set: value");
+  file_.c.overrides.push_back(o);
+}
+
+void CaseParser::ReadOverrides(const toml::table& data) {
+  const toml::array* set = reader_.ArrayAt(data, "set", false);
+  if (set == nullptr) return;
+  for (const toml::node& node : *set) ReadOverride(node);
+}
+
+void CaseParser::ReadData(const toml::table& root) {
+  const toml::table* data = reader_.Table(root, "data", false);
+  if (data == nullptr) return;
+  reader_.CheckKeys(*data, "[data]",
+                    {"scores", "values", "bias", "seed", "recipe_version", "hash", "set"});
+  Recipe& recipe = file_.c.recipe;
+  ReadWord(*data, "scores", ParseScoreFamily, recipe.scores);
+  ReadWord(*data, "values", ParseValueFamily, recipe.values);
+  ReadWord(*data, "bias", ParseBiasFamily, recipe.bias);
+  ReadSeed(*data);
+  const auto version = reader_.Integer(*data, "recipe_version", false, 1, INT64_MAX);
+  if (version && *version != kRecipeVersion) {
+    reader_.FailAt(*data->get("recipe_version"),
+                   fmt::format("recipe_version = {}, but this build makes the data of version {}; "
+                               "use the build that wrote the case",
+                               *version, kRecipeVersion));
+  }
+  ReadOverrides(*data);
+}
+
+// One level of nested arrays; depth 4 is a number.
+void CaseParser::ReadLevel(const toml::node& node, std::string_view name, size_t depth,
+                           Array& array) {
+  if (!reader_.ok()) return;
+  if (depth == 4) {
+    array.values.push_back(reader_.DoubleIn(node, name));
+    return;
+  }
+  const toml::array* level = node.as_array();
+  if (level == nullptr || static_cast<int64_t>(level->size()) != array.shape[depth]) {
+    return reader_.FailAt(
+        node, fmt::format("{}: level {} must be an array of {}", name, depth, array.shape[depth]));
+  }
+  for (const toml::node& inner : *level) ReadLevel(inner, name, depth + 1, array);
+}
+
+void CaseParser::ReadLiterals(const toml::table& root) {
+  const toml::table* table = reader_.Table(root, "literals", false);
+  if (table == nullptr) return;
+  reader_.CheckKeys(*table, "[literals]", {"q", "k", "v", "bias"});
+  const Problem& p = file_.c.problem;
+  const std::pair<DataTensor, Shape4> tensors[] = {
+      {DataTensor::kQ, p.QShape()},
+      {DataTensor::kK, p.KShape()},
+      {DataTensor::kV, p.VShape()},
+      {DataTensor::kBias, p.bias ? p.bias->shape : Shape4{0, 0, 0, 0}}};
+  for (const auto& [tensor, shape] : tensors) {
+    const toml::array* values = reader_.ArrayAt(*table, Name(tensor), false);
+    if (values == nullptr) continue;
+    Array array;
+    array.shape = shape;
+    ReadLevel(*values, fmt::format("literals.{}", Name(tensor)), 0, array);
+    file_.c.literals.emplace(tensor, std::move(array));
+  }
+}
+
+void CaseParser::ReadLayout(const toml::table& root) {
+  const toml::table* table = reader_.Table(root, "layout", false);
+  if (table == nullptr) return;
+  reader_.CheckKeys(*table, "[layout]", {"q", "k", "v", "out", "placement"});
+  Layouts& layouts = file_.c.layouts;
+  ReadWord(*table, "q", ParseLayout, layouts.q);
+  ReadWord(*table, "k", ParseLayout, layouts.k);
+  ReadWord(*table, "v", ParseLayout, layouts.v);
+  ReadWord(*table, "out", ParseLayout, layouts.out);
+  const auto parse_placement = [](std::string_view word) -> std::optional<Placement> {
+    if (word == "end") return Placement::kEnd;
+    if (word == "begin") return Placement::kBegin;
+    return std::nullopt;
+  };
+  ReadWord(*table, "placement", parse_placement, file_.c.placement);
+}
+
+// The line that a message of Validate is about: messages begin with the field's name, perhaps after
+// its section's ("literals.k", "window.left").
+uint32_t CaseParser::LineOf(const toml::table& root, const std::string& message) {
+  const std::string field = message.substr(0, message.find_first_of(" :["));
+  const toml::node* at = nullptr;
+  for (const std::string& path :
+       {field, "problem." + field, "data." + field, field.substr(0, field.find('.'))}) {
+    if (at == nullptr) at = root.at_path(path).node();
+  }
+  if (at == nullptr) at = root.get("problem");
+  return at == nullptr ? 0 : static_cast<uint32_t>(at->source().begin.line);
+}
+
+void CaseParser::CheckCase(const toml::table& root) {
+  if (!reader_.ok()) return;
+  if (const auto error = Validate(file_.c)) reader_.Fail(LineOf(root, *error), *error);
+}
+
+void CaseParser::CheckHash(const toml::table& root) {
+  const toml::table* data = reader_.Table(root, "data", false);
+  const auto hash = data == nullptr ? std::nullopt : reader_.String(*data, "hash", false);
+  if (!hash || !reader_.ok()) return;
+  const std::string made = fmt::format("0x{:016x}", HashInputs(Materialise(file_.c)));
+  if (*hash != made) {
+    reader_.FailAt(*data->get("hash"),
+                   fmt::format("hash = {}, but this build makes data with {}; after an edit by "
+                               "hand, leave the line out",
+                               *hash, made));
+  }
+}
+
+tl::expected<CaseFile, std::string> CaseParser::Parse(const toml::table& root) {
+  ReadHead(root);
+  ReadProblem(root);
+  if (reader_.ok()) file_.c.problem.mask = ReadPlane(root, "mask");
+  if (reader_.ok()) file_.c.problem.bias = ReadPlane(root, "bias");
+  ReadData(root);
+  ReadLiterals(root);
+  ReadLayout(root);
+  CheckCase(root);
+  CheckHash(root);
+  if (!reader_.ok()) return tl::unexpected(reader_.error());
+  return file_;
+}
+
+}  // namespace
+
+tl::expected<CaseFile, std::string> ParseToml(std::string_view text, std::string_view path) {
+  toml::table root;
+  try {  // the library reports by exception; here is where that ends
+    root = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    TomlReader reader(path);
+    reader.Fail(static_cast<uint32_t>(error.source().begin.line), std::string(error.description()));
+    return tl::unexpected(reader.error());
+  }
+  return CaseParser(path).Parse(root);
+}
+
+tl::expected<CaseFile, std::string> ReadCaseFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  // An empty file sets failbit on the left-hand side of <<, so the state of `in` is what counts; a
+  // folder opens, but reading from it sets badbit.
+  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  if (!in.is_open() || in.bad()) {
+    return tl::unexpected(
+        fmt::format("{}: cannot read: {}; name a case file", path, std::strerror(errno)));
+  }
+  return ParseToml(text.str(), path);
+}
+
+}  // namespace attest

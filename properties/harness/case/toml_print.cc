@@ -1,0 +1,210 @@
+// A case as TOML text. Sections that say nothing (no mask, no literals) are left out.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/toml.h"
+
+namespace attest {
+namespace {
+
+// The shortest decimal that reads back as the same double, with a point or an exponent so that TOML
+// takes it for a float.
+std::string Number(double value) {
+  if (std::isnan(value)) return "nan";
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+// The length of the well-formed UTF-8 sequence that starts at `at`, 0 where there is none.
+size_t Utf8Length(std::string_view text, size_t at) {
+  const auto byte = [&](size_t n) { return static_cast<uint8_t>(text[n]); };
+  const uint8_t lead = byte(at);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xC2 && lead < 0xE0   ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  for (size_t n = 1; n < length; ++n) {
+    if ((byte(at + n) & 0xC0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates and what lies beyond the last code point.
+  const uint8_t second = byte(at + 1);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
+  if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
+  return length;
+}
+
+// A basic string. Bytes that are not UTF-8, which TOML cannot hold, become '?'.
+std::string Quoted(std::string_view text) {
+  std::string out = "\"";
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = Utf8Length(text, at);
+    const char c = text[at];
+    if (length == 0) {
+      out += '?';
+    } else if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7F) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+    } else {
+      out += text.substr(at, length);
+    }
+    at += length == 0 ? 1 : length;
+  }
+  return out + "\"";
+}
+
+std::string Integers(const std::vector<int64_t>& values) {
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
+std::string Line(std::string_view key, std::string_view value) {
+  return fmt::format("{} = {}\n", key, value);
+}
+
+std::string Flag(std::string_view key, bool on) {
+  return on ? Line(key, "true") : std::string();
+}
+
+// Text for a comment: escaped as in a string, so that it stays on its line.
+std::string Bare(std::string_view text) {
+  const std::string quoted = Quoted(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+std::string Head(const CaseFile& file) {
+  std::string text = "# attest case";
+  if (file.property) text += ": " + Bare(*file.property);
+  if (file.property && file.kernel) text += " fails on " + Bare(*file.kernel);
+  text += "\nversion = 1\n";
+  if (file.property) text += Line("property", Quoted(*file.property));
+  if (file.kernel) text += Line("kernel", Quoted(*file.kernel));
+  if (file.finding) text += Line("finding", Quoted(*file.finding));
+  if (!file.c.origin.empty()) text += Line("origin", Quoted(file.c.origin));
+  return text;
+}
+
+std::string WindowText(const Window& window) {
+  std::string sides;
+  if (window.left) sides += fmt::format("left = {}", *window.left);
+  if (window.left && window.right) sides += ", ";
+  if (window.right) sides += fmt::format("right = {}", *window.right);
+  return fmt::format(
+      "window = {{{}}}  # keys before and after the diagonal; a side left out is open\n", sides);
+}
+
+std::string ProblemText(const Problem& p) {
+  std::string text = "\n[problem]\n";
+  text += fmt::format("batch = {}\nq_heads = {}\nkv_heads = {}\nq_len = {}\nkv_len = {}\n", p.batch,
+                      p.q_heads, p.kv_heads, p.q_len, p.kv_len);
+  text += fmt::format("head_dim = {}\nvalue_dim = {}\n", p.head_dim, p.value_dim);
+  text += Line("dtype", Quoted(Name(p.dtype)));
+  if (p.scale) text += Line("scale", Number(*p.scale));
+  text += Flag("causal", p.causal);
+  if (p.window.active()) text += WindowText(p.window);
+  if (!p.diagonal_offset.empty()) {
+    text += fmt::format("diagonal_offset = {}  # row i of item b stands at key i + offset[b]\n",
+                        Integers(p.diagonal_offset));
+  }
+  if (p.key_lengths) text += Line("key_lengths", Integers(*p.key_lengths));
+  return text + Flag("want_lse", p.want_lse) + Flag("want_weights", p.want_weights);
+}
+
+// One string a row of keys, [b, h, i] in row-major order. A plane with too few bits, which only an
+// invalid case has, prints short rows: text of a bad case must show what is bad.
+std::string PlaneText(std::string_view section, const BitPlane& plane, std::string_view comment) {
+  std::string text = fmt::format("\n[{}]  # {}\n", section, comment);
+  text += Line("shape", fmt::format("[{}]", fmt::join(plane.shape, ", ")));
+  text += fmt::format("rank = {}\nrows = [\n", plane.rank);
+  const int64_t rows = plane.shape[0] * plane.shape[1] * plane.shape[2];
+  const auto keys = static_cast<size_t>(plane.shape[3]);
+  size_t at = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    text += "  \"";
+    for (size_t j = 0; j < keys && at < plane.bits.size(); ++j) {
+      text += plane.bits[at++] != 0 ? '1' : '0';
+    }
+    text += "\",\n";
+  }
+  return text + "]\n";
+}
+
+std::string OverridesText(const std::vector<Override>& overrides) {
+  std::string text = "set = [  # tensor, batch, head, position, lane, value\n";
+  for (const Override& o : overrides) {
+    text += fmt::format("  [\"{}\", {}, {}],\n", Name(o.tensor), fmt::join(o.index, ", "),
+                        Number(o.value));
+  }
+  return text + "]\n";
+}
+
+std::string DataText(const Case& c) {
+  std::string text = "\n[data]\n";
+  text += Line("scores", Quoted(Name(c.recipe.scores)));
+  text += Line("values", Quoted(Name(c.recipe.values)));
+  text += Line("bias", Quoted(Name(c.recipe.bias)));
+  // TOML integers end at 2^63 - 1; the upper half is written in hexadecimal, as text.
+  const bool fits = c.recipe.seed <= static_cast<uint64_t>(INT64_MAX);
+  text += Line("seed", fits ? fmt::format("{}", c.recipe.seed)
+                            : fmt::format("\"0x{:016x}\"", c.recipe.seed));
+  text += fmt::format("recipe_version = {}\n", kRecipeVersion);
+  if (!Validate(c)) {
+    text +=
+        fmt::format("hash = \"0x{:016x}\"  # of the data this makes\n", HashInputs(Materialise(c)));
+  }
+  if (!c.overrides.empty()) text += OverridesText(c.overrides);
+  return text;
+}
+
+// Nested arrays, one line a row of lanes.
+std::string ArrayText(const Array& array) {
+  std::string text = "[";
+  size_t at = 0;
+  for (int64_t b = 0; b < array.shape[0]; ++b) {
+    text += "\n [";
+    for (int64_t h = 0; h < array.shape[1]; ++h) {
+      text += "\n  [";
+      for (int64_t i = 0; i < array.shape[2]; ++i) {
+        text += "\n   [";
+        for (int64_t d = 0; d < array.shape[3] && at < array.values.size(); ++d) {
+          text += (d == 0 ? "" : ", ") + Number(array.values[at++]);
+        }
+        text += "],";
+      }
+      text += "],";
+    }
+    text += "],";
+  }
+  return text + "]";
+}
+
+std::string LiteralsText(const Case& c) {
+  if (c.literals.empty()) return "";
+  std::string text = "\n[literals]  # [batch][head][position][lane], instead of the recipe\n";
+  for (const auto& [tensor, array] : c.literals) text += Line(Name(tensor), ArrayText(array));
+  return text;
+}
+
+std::string LayoutText(const Case& c) {
+  std::string text = "\n[layout]\n";
+  text += Line("q", Quoted(Name(c.layouts.q)));
+  text += Line("k", Quoted(Name(c.layouts.k)));
+  text += Line("v", Quoted(Name(c.layouts.v)));
+  text += Line("out", Quoted(Name(c.layouts.out)));
+  return text + Line("placement", c.placement == Placement::kEnd ? "\"end\"" : "\"begin\"");
+}
+
+}  // namespace
+
+std::string ToToml(const CaseFile& file) {
+  const Case& c = file.c;
+  std::string text = Head(file) + ProblemText(c.problem);
+  if (c.problem.mask) text += PlaneText("mask", *c.problem.mask, "1 = attend, 0 = hide");
+  if (c.problem.bias) text += PlaneText("bias", *c.problem.bias, "1 = finite, 0 = -inf");
+  return text + DataText(c) + LiteralsText(c) + LayoutText(c);
+}
+
+}  // namespace attest

@@ -1,0 +1,73 @@
+// Comparing outcomes: element by element, NaN, infinities and signed zeros spelled out. Properties
+// use these; nobody else knows what "the same bits" or "within the bound" means.
+#ifndef ATTEST_HARNESS_JUDGE_COMPARE_H_
+#define ATTEST_HARNESS_JUDGE_COMPARE_H_
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "impl/attention/array.h"
+#include "impl/attention/contract.h"
+#include "impl/attention/visibility.h"
+#include "properties/harness/judge/evidence.h"
+#include "properties/harness/judge/verdict.h"
+
+namespace attest {
+
+// Bitwise equality as attest means it: +0 equals -0, any NaN equals any NaN.
+bool SameBits(double a, double b);
+
+// NaN matches NaN only, an infinity its like only; otherwise !(|a - b| > bound), with a NaN
+// difference failing. An infinite bound passes anything.
+bool WithinBound(double observed, double expected, double bound);
+
+// Rows to look at; the default looks at all.
+using RowFilter = std::function<bool(const Row&)>;
+
+// Where an element of outcome A is found in outcome B: maps [batch, head, query, lane].
+using Mapping = std::function<std::array<int64_t, 4>(const std::array<int64_t, 4>&)>;
+
+// The difference between a kernel's outcome and the reference, within the bound: out, lse and
+// weights where present. Counts rows; fails on the worst element. Rows that are unconstrained are
+// skipped; NaN rows are skipped unless the contract propagates visible NaN; empty rows are judged
+// by the contract's promise. `what` names the claim in the sentence.
+Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_view what,
+                         const RowFilter& rows = {});
+
+// Whether outcome `b` repeats outcome `a`: bit for bit when `exact` (the contract promises it),
+// else a difference of at most bound_a + bound_b is MARGINAL (bits) and more is FAIL. Without a
+// bound for the dtype and without the promise the verdict is UNSUPPORTED (no bound yet). Only rows
+// that `rows` accepts (of a) are compared; `to_b` says where they lie in b (default: the same
+// place).
+struct RelationOptions {
+  bool exact = false;
+  RowFilter rows;
+  Mapping to_b;
+  bool compare_weights = true;  // off where the key axes differ
+  bool compare_lse = true;
+};
+Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_view what,
+                   const RelationOptions& options = {});
+
+// A failing verdict for one element, with its sentence: "out[batch 0, head 1, query 2, lane 3] is
+// 0.5, expected 0.25 (bound 1e-07); the row sees keys 0-2 of 5: WHY".
+Verdict FailAt(const Problem& problem, std::string_view output, const std::array<int64_t, 4>& index,
+               double expected, double observed, double bound, std::string_view why);
+
+// A pass over `rows` rows; an UNSUPPORTED, with its reason.
+Verdict Pass(int64_t rows);
+Verdict NoBoundYet(DType dtype);
+
+// The cause that an observed value stands for, where `expected` was due.
+Cause CauseOf(double observed, double expected);
+
+// Combines verdicts of the parts of one claim: FAIL before MARGINAL before UNSUPPORTED before PASS;
+// counts add up.
+Verdict Worst(const Verdict& a, const Verdict& b);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_JUDGE_COMPARE_H_

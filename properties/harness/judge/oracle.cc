@@ -1,0 +1,32 @@
+#include "properties/harness/judge/oracle.h"
+
+namespace attest {
+
+Oracle::Oracle(std::span<const Case> cases, const Contract& contract)
+    : cases_(cases), contract_(contract), entries_(cases.size()) {}
+
+const Inputs& Oracle::InputsOf(size_t index) {
+  auto& inputs = entries_[index].inputs;
+  if (!inputs) inputs = std::make_unique<Inputs>(Materialise(cases_[index]));
+  return *inputs;
+}
+
+const Reference& Oracle::ReferenceOf(size_t index) {
+  auto& reference = entries_[index].reference;
+  if (!reference) {
+    reference = std::make_unique<Reference>(
+        ComputeReference(cases_[index].problem, InputsOf(index), contract_.semantics));
+  }
+  return *reference;
+}
+
+const Bound& Oracle::BoundOf(size_t index) {
+  auto& bound = entries_[index].bound;
+  if (!bound) {
+    bound = std::make_unique<Bound>(
+        ComputeBound(cases_[index].problem, InputsOf(index), ReferenceOf(index), contract_));
+  }
+  return *bound;
+}
+
+}  // namespace attest

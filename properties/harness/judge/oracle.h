@@ -1,0 +1,41 @@
+// The reference results of the cases at hand, with their error bounds, computed when first asked
+// for. One Oracle lives as long as the judging of one property on one case.
+#ifndef ATTEST_HARNESS_JUDGE_ORACLE_H_
+#define ATTEST_HARNESS_JUDGE_ORACLE_H_
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "impl/attention/contract.h"
+#include "impl/reference/bound.h"
+#include "impl/reference/reference.h"
+#include "properties/harness/case/case.h"
+
+namespace attest {
+
+class Oracle {
+ public:
+  // `cases` must outlive the oracle.
+  Oracle(std::span<const Case> cases, const Contract& contract);
+
+  const Inputs& InputsOf(size_t index);
+  // The double reference under the contract's semantics: out, lse and weights.
+  const Reference& ReferenceOf(size_t index);
+  // The worst-case bound W beside it. Only for dtypes that have one (HasBound).
+  const Bound& BoundOf(size_t index);
+
+ private:
+  struct Entry {
+    std::unique_ptr<Inputs> inputs;
+    std::unique_ptr<Reference> reference;
+    std::unique_ptr<Bound> bound;
+  };
+  std::span<const Case> cases_;
+  const Contract& contract_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_JUDGE_ORACLE_H_

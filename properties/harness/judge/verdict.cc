@@ -1,0 +1,37 @@
+#include "properties/harness/judge/verdict.h"
+
+#include <fmt/format.h>
+
+namespace attest {
+
+std::string_view Name(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::kPass:
+      return "PASS";
+    case VerdictKind::kFail:
+      return "FAIL";
+    case VerdictKind::kMarginal:
+      return "MARGINAL";
+    case VerdictKind::kUnsupported:
+      return "UNSUPPORTED";
+    case VerdictKind::kInconclusive:
+      return "INCONCLUSIVE";
+  }
+  return "?";
+}
+
+std::string_view Name(Cause cause) {
+  constexpr std::string_view kNames[] = {
+      "none",      "nan",           "inf",        "value",        "refused",
+      "unwritten", "input_changed", "read_fault", "write_fault",  "stray_write",
+      "crash",     "exit",          "hang",       "memory_limit", "float_environment",
+      "protocol"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+std::string ToString(const Signature& s) {
+  return s.output.empty() ? fmt::format("{}/{}", s.property, Name(s.cause))
+                          : fmt::format("{}/{}/{}", s.property, Name(s.cause), s.output);
+}
+
+}  // namespace attest

@@ -1,0 +1,75 @@
+// Heads: each query head reads its own group's keys and values, and no other's. Has caught: jax-js
+// (tile order 0,1,0,1), llama.cpp#19115 (group size rounded up), lighthouse#77.
+#include <array>
+#include <cmath>
+
+#include "properties/derive.h"
+#include "properties/harness/judge/compare.h"
+
+namespace attest {
+namespace {
+
+// Labels are 10 * batch + kv_head: small integers a whole unit apart, so that the nearest integer
+// tells them apart in any arithmetic worth the name; no bound is needed. Scores are kept mild for
+// that.
+Derived LabelledHeads(const Case& original, const Contract&) {
+  return Of({WithScores(WithValues(original, ValueFamily::kLabels), ScoreFamily::kSmallIntegers)});
+}
+
+Verdict JudgeLabels(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const Array& v = evidence.oracle.InputsOf(0).v;
+  Verdict verdict;
+  ForEachRow(p, [&](const Row& row) {
+    if (verdict.kind == VerdictKind::kFail || IsEmptyRow(p, row)) return;
+    ++verdict.rows;
+    for (int64_t d = 0; d < p.value_dim; ++d) {
+      const double label = v.At(row.batch, row.head / p.heads_per_kv_head(), 0, d);
+      const double got = evidence.outcomes[0].out.At(row.batch, row.head, row.query, d);
+      // Below half a unit, and above what weights rounded to bf16 (2^-8) do to labels under 100.
+      if (std::abs(got - label) <= 0.45) continue;
+      verdict = FailAt(p, "out", {row.batch, row.head, row.query, d}, label, got, 0.45,
+                       "V is labelled 10 * batch + kv head: another batch item's or head's values "
+                       "came back");
+      return;
+    }
+  });
+  return verdict;
+}
+
+Derived TogetherAndOneGroup(const Case& original, const Contract&) {
+  const Case c = AsLiteral(original);
+  if (c.problem.kv_heads < 2) return NotApplicable("one kv head");
+  const int64_t kv_head = DrawFor(c, 0x6E).Below(c.problem.kv_heads);
+  return Of({c, SelectHeads(c, {kv_head}, c.problem.heads_per_kv_head())});
+}
+
+Verdict JudgeGroup(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const int64_t kv_head = DrawFor(evidence.cases[0], 0x6E).Below(p.kv_heads);
+  const int64_t first = kv_head * p.heads_per_kv_head();
+  RelationOptions options;
+  options.exact = evidence.contract.Promises(Invariance::kHeads);
+  options.rows = [&](const Row& row) { return row.head / p.heads_per_kv_head() == kv_head; };
+  options.to_b = [=](const std::array<int64_t, 4>& i) {
+    return std::array<int64_t, 4>{i[0], i[1] - first, i[2], i[3]};
+  };
+  return SameResult(evidence, 0, 1, "a head group alone gives another answer than among others",
+                    options);
+}
+
+constexpr std::array<Property, 2> kProperties = {{
+    {"heads.labels_come_back", "with V labelled by batch item and kv head, each head gives its own",
+     Exactness::kExact, "nothing", AlwaysSupported, LabelledHeads, JudgeLabels},
+    {"heads.a_group_alone_equals_itself_among_others",
+     "one kv head and its query heads in a call of their own give the same rows", Exactness::kBound,
+     "nothing", AlwaysSupported, TogetherAndOneGroup, JudgeGroup},
+}};
+
+}  // namespace
+
+std::span<const Property> HeadsProperties() {
+  return kProperties;
+}
+
+}  // namespace attest

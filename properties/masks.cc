@@ -1,0 +1,309 @@
+// Masks: one visible relation, however it is said. V one-hot reads the relation off the output, so
+// polarity, alignment, window count and broadcasting all show as a picture and not as an error.
+// Has caught: openvino#31630 (polarity), lighthouse#77 (batch and head swapped), ncnn#6869
+// (channel).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "properties/derive.h"
+#include "properties/harness/judge/compare.h"
+#include "properties/hidden_data.h"
+
+namespace attest {
+namespace {
+
+// --- Reading the visible set off the output
+// --------------------------------------------------------
+
+// q = 0 gives every visible key the weight 1 / n, and V one-hot puts key j's weight into lane j.
+Derived OneHot(const Case& original, const Contract& contract) {
+  const int64_t kv_len = original.problem.kv_len;
+  // 64: beyond this the pictures help nobody, and the output grows with the square.
+  if (kv_len == 0 || kv_len > 64) return NotApplicable("no keys, or more than 64");
+  Case c = WithBias(WithScores(WithValues(original, ValueFamily::kOneHot), ScoreFamily::kZero),
+                    BiasFamily::kZero);
+  c.problem.value_dim = kv_len;
+  if (!contract.Has(Feature::kValueDim)) c.problem.head_dim = kv_len;
+  return Of({c});
+}
+
+// The same with a finite bias that shifts each row as a whole, as far as -1e4: it hides nothing.
+Derived OneHotWithRowConstants(const Case& original, const Contract& contract) {
+  Case c = original;
+  if (!c.problem.bias) {
+    c.problem.bias = BitPlane{{1, 1, c.problem.q_len, 1}, 4, {}};
+    c.problem.bias->bits.assign(static_cast<size_t>(c.problem.q_len), 1);
+  }
+  Derived derived = OneHot(c, contract);
+  for (Case& one : derived.cases) one.recipe.bias = BiasFamily::kRowConstant;
+  return derived;
+}
+
+std::string DescribeKey(int64_t key, unsigned why) {
+  if (why == kHiddenByNothing) return fmt::format("key {} is visible but not attended", key);
+  std::string reasons;
+  for (const auto& [bit, word] : {std::pair{kHiddenByLength, "its length"},
+                                  {kHiddenByCausal, "causality"},
+                                  {kHiddenByWindow, "the window"},
+                                  {kHiddenByMask, "the mask"},
+                                  {kHiddenByBias, "the additive mask"}}) {
+    if (why & bit) reasons += (reasons.empty() ? "" : " and ") + std::string(word);
+  }
+  return fmt::format("key {}, hidden by {}, is attended", key, reasons);
+}
+
+Verdict JudgeVisibleSet(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const bool zero_rows = evidence.contract.semantics.empty_row == EmptyRow::kZero;
+  const Array& due = evidence.oracle.ReferenceOf(0).out;
+  Verdict verdict;
+  ForEachRow(p, [&](const Row& row) {
+    if (verdict.kind == VerdictKind::kFail || (IsEmptyRow(p, row) && !zero_rows)) return;
+    ++verdict.rows;
+    for (int64_t j = 0; j < p.kv_len; ++j) {
+      const std::array<int64_t, 4> at{row.batch, row.head, row.query, j};
+      const double weight = evidence.outcomes[0].out.At(at[0], at[1], at[2], j);
+      const unsigned why = WhyHidden(p, row, j);
+      const bool attended = weight > 0;
+      if (attended == (why == kHiddenByNothing) && (attended || weight == 0)) continue;
+      const std::string reason =
+          std::isnan(weight) ? "q is zero and V one-hot, so the lane should be the key's weight"
+                             : "q is zero and V one-hot, so lane = key: " + DescribeKey(j, why);
+      verdict = FailAt(p, "out", at, due.At(at[0], at[1], at[2], j), weight, 0, reason);
+      return;
+    }
+  });
+  return verdict;
+}
+
+// --- One relation, several forms
+// -------------------------------------------------------------------
+
+std::string NeedsBoth(const Contract& c) {
+  return c.Has(Feature::kMask) && c.Has(Feature::kBias)
+             ? ""
+             : "the contract offers no boolean, or no additive, mask";
+}
+
+std::string NeedsLengthsAndMask(const Contract& c) {
+  if (!c.Has(Feature::kKeyLengths)) return "the contract offers no key lengths";
+  return NeedsMask(c);
+}
+
+Derived BooleanAndAdditive(const Case& original, const Contract&) {
+  const Case boolean = WithoutBias(EnsureMask(original));
+  Case additive = WithBias(boolean, BiasFamily::kZero);
+  additive.problem.bias = additive.problem.mask;
+  additive.problem.mask.reset();
+  return Of({boolean, additive});
+}
+
+Derived LengthsAndMask(const Case& original, const Contract& contract) {
+  const Case lengths = EnsureLengths(original, contract);
+  Problem hiding = lengths.problem;
+  hiding.bias.reset();
+  hiding.causal = false;
+  hiding.window = {};
+  Case masked = lengths;
+  masked.problem.mask = VisiblePlane(hiding);
+  masked.problem.key_lengths.reset();
+  return Of({lengths, masked});
+}
+
+// Two mechanisms at once, against the one mask that hides what either hides.
+Derived ComposedAndSingle(const Case& original, const Contract& contract) {
+  Case composed = EnsureMask(original);
+  Draw draw = DrawFor(original, 0xC0);
+  if (contract.Has(Feature::kMaskWithBias) && draw.Percent(50)) {
+    composed = EnsureBias(std::move(composed));
+  } else if (contract.Has(Feature::kCausal) && draw.Percent(50)) {
+    composed = EnsureCausal(std::move(composed), contract);
+  } else {
+    composed = EnsureLengths(std::move(composed), contract);
+  }
+  composed = AsLiteral(composed);
+  Case single = composed;
+  single.problem.mask = VisiblePlane(composed.problem);
+  single.problem.causal = false;
+  single.problem.window = {};
+  single.problem.key_lengths.reset();
+  if (single.problem.bias) {
+    std::ranges::fill(single.problem.bias->bits, 1);
+    for (double& x : single.literals[DataTensor::kBias].values) {
+      if (std::isinf(x)) x = 0;
+    }
+  }
+  return Of({composed, single});
+}
+
+Verdict JudgeForm(const Evidence& evidence) {
+  RelationOptions options;
+  options.exact = evidence.contract.Promises(Invariance::kMaskForm);
+  return SameResult(evidence, 0, 1, "two forms of one mask give two answers", options);
+}
+
+// --- Broadcasting
+// ----------------------------------------------------------------------------------
+
+BitPlane DrawBroadcast(const Case& c) {
+  Draw draw = DrawFor(c, 0xB0);
+  BitPlane plane;
+  plane.shape = c.problem.WeightsShape();
+  for (size_t axis = 0; axis < 4; ++axis) {
+    if (draw.Percent(axis == 3 ? 15 : 50)) plane.shape[axis] = 1;
+  }
+  if (draw.Percent(50)) {
+    const auto first =
+        std::ranges::find_if(plane.shape, [](int64_t extent) { return extent != 1; });
+    const auto leading = static_cast<int>(first - plane.shape.begin());
+    plane.rank = std::max(2, 4 - leading);
+  }
+  for (int64_t n = ElementCount(plane.shape); n > 0; --n) plane.bits.push_back(draw.Percent(65));
+  return plane;
+}
+
+template <typename Read>
+auto ExpandPlane(const Problem& p, Read&& read) {
+  std::vector<decltype(read(0, 0, 0, 0))> values;
+  ForEachRow(p, [&](const Row& row) {
+    for (int64_t j = 0; j < p.kv_len; ++j) {
+      values.push_back(read(row.batch, row.head, row.query, j));
+    }
+  });
+  return values;
+}
+
+BitPlane Expanded(const Problem& p, const BitPlane& plane) {
+  BitPlane full;
+  full.shape = p.WeightsShape();
+  full.bits = ExpandPlane(p, [&](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return static_cast<uint8_t>(plane.At(b, h, i, j));
+  });
+  return full;
+}
+
+Derived BroadcastAndExpandedMask(const Case& original, const Contract&) {
+  Case broadcast = WithoutBias(original);
+  broadcast.problem.mask = DrawBroadcast(original);
+  Case expanded = broadcast;
+  expanded.problem.mask = Expanded(broadcast.problem, *broadcast.problem.mask);
+  return Of({broadcast, expanded});
+}
+
+Derived BroadcastAndExpandedBias(const Case& original, const Contract&) {
+  Case broadcast = WithBias(original, BiasFamily::kSmallIntegers);
+  broadcast.problem.mask.reset();
+  broadcast.problem.bias = DrawBroadcast(original);
+  broadcast = AsLiteral(broadcast);
+  Case expanded = broadcast;
+  const Array small = broadcast.literals.at(DataTensor::kBias);
+  Array full(broadcast.problem.WeightsShape());
+  full.values = ExpandPlane(broadcast.problem, [&](int64_t b, int64_t h, int64_t i, int64_t j) {
+    const Shape4& s = small.shape;
+    return small.At(b % s[0], h % s[1], i % s[2], j % s[3]);
+  });
+  expanded.problem.bias = Expanded(broadcast.problem, *broadcast.problem.bias);
+  expanded.literals[DataTensor::kBias] = std::move(full);
+  return Of({broadcast, expanded});
+}
+
+Verdict JudgeBroadcast(const Evidence& evidence) {
+  RelationOptions options;
+  options.exact = evidence.contract.Promises(Invariance::kMaskForm);
+  return SameResult(evidence, 0, 1, "a broadcast mask gives another answer than its expansion",
+                    options);
+}
+
+// --- A finite bias, and what is hidden
+// -------------------------------------------------------------
+
+Derived WithoutAndWithConstant(const Case& original, const Contract&) {
+  const Case plain = WithoutBias(original);
+  Case shifted = WithBias(plain, BiasFamily::kRowConstant);
+  shifted.problem.bias = BitPlane{{1, 1, plain.problem.q_len, 1}, 4, {}};
+  shifted.problem.bias->bits.assign(static_cast<size_t>(plain.problem.q_len), 1);
+  return Of({plain, shifted});
+}
+
+Verdict JudgeConstantBias(const Evidence& evidence) {
+  RelationOptions options;
+  options.compare_lse = false;  // the lse moves by the constant
+  return SameResult(evidence, 0, 1, "a constant added to a whole row's scores changed its output",
+                    options);
+}
+
+template <Change kChange>
+Derived ChangeTheMasked(const Case& c, const Contract&) {
+  return DeriveHiddenChange(EnsureMask(c), kHiddenByMask, kChange);
+}
+
+template <Change kChange>
+Derived ChangeTheBiased(const Case& c, const Contract&) {
+  return DeriveHiddenChange(EnsureBias(c), kHiddenByBias, kChange);
+}
+
+template <PoisonTensor kTensor, PoisonPlace kPlace>
+std::string NeedsSafeMask(const Contract& c) {
+  constexpr Feature kFeature = kPlace == PoisonPlace::kMask ? Feature::kMask : Feature::kBias;
+  if (!c.Has(kFeature)) return "the contract offers no such mask";
+  return NeedsPoisonSafety(c, kTensor, kPlace);
+}
+
+constexpr std::array<Property, 14> kProperties = {{
+    {"masks.one_hot_values_read_off_the_visible_set",
+     "with q = 0 and V one-hot, exactly the visible keys' lanes are above zero", Exactness::kExact,
+     "nothing", AlwaysSupported, OneHot, JudgeVisibleSet},
+    {"masks.a_finite_bias_hides_nothing",
+     "a bias of down to -1e4 on a whole row leaves exactly the visible keys' lanes above zero",
+     Exactness::kExact, "an additive mask", NeedsBias, OneHotWithRowConstants, JudgeVisibleSet},
+    {"masks.a_constant_bias_changes_no_output",
+     "a constant added to a row's scores leaves its output", Exactness::kBound, "an additive mask",
+     NeedsBias, WithoutAndWithConstant, JudgeConstantBias},
+    {"masks.boolean_equals_additive", "a boolean mask equals the additive one of 0 and -inf",
+     Exactness::kBitwise, "both masks", NeedsBoth, BooleanAndAdditive, JudgeForm},
+    {"masks.lengths_equal_mask", "key lengths equal the mask that hides the same keys",
+     Exactness::kBitwise, "key_lengths and a mask", NeedsLengthsAndMask, LengthsAndMask, JudgeForm},
+    {"masks.composition_equals_intersection",
+     "two mechanisms together equal the one mask that hides what either hides", Exactness::kBitwise,
+     "a mask", NeedsMask, ComposedAndSingle, JudgeForm},
+    {"masks.broadcast_mask_equals_its_expansion",
+     "a boolean mask of any broadcast shape and rank equals its expansion", Exactness::kBitwise,
+     "a mask", NeedsMask, BroadcastAndExpandedMask, JudgeBroadcast},
+    {"masks.broadcast_bias_equals_its_expansion",
+     "an additive mask of any broadcast shape and rank equals its expansion", Exactness::kBitwise,
+     "an additive mask", NeedsBias, BroadcastAndExpandedBias, JudgeBroadcast},
+    {"masks.masked_keys_do_not_matter",
+     "changing keys and values that the boolean mask hides changes no bit", Exactness::kBitwise,
+     "a mask", NeedsMask, ChangeTheMasked<Change::kFinite>, JudgeHiddenChange},
+    {"masks.poison_in_masked_keys_does_not_matter",
+     "NaN and infinities in keys that the boolean mask hides change no bit", Exactness::kBitwise,
+     "mask, poison_safe k:mask", NeedsSafeMask<PoisonTensor::kK, PoisonPlace::kMask>,
+     ChangeTheMasked<Change::kPoisonKeys>, JudgeHiddenChange},
+    {"masks.poison_in_masked_values_does_not_matter",
+     "NaN and infinities in values that the boolean mask hides change no bit", Exactness::kBitwise,
+     "mask, poison_safe v:mask", NeedsSafeMask<PoisonTensor::kV, PoisonPlace::kMask>,
+     ChangeTheMasked<Change::kPoisonValues>, JudgeHiddenChange},
+    {"masks.keys_hidden_by_bias_do_not_matter",
+     "changing keys and values where the bias is -inf changes no bit", Exactness::kBitwise,
+     "an additive mask", NeedsBias, ChangeTheBiased<Change::kFinite>, JudgeHiddenChange},
+    {"masks.poison_in_keys_hidden_by_bias_does_not_matter",
+     "NaN and infinities in keys where the bias is -inf change no bit", Exactness::kBitwise,
+     "bias, poison_safe k:bias", NeedsSafeMask<PoisonTensor::kK, PoisonPlace::kBias>,
+     ChangeTheBiased<Change::kPoisonKeys>, JudgeHiddenChange},
+    {"masks.poison_in_values_hidden_by_bias_does_not_matter",
+     "NaN and infinities in values where the bias is -inf change no bit", Exactness::kBitwise,
+     "bias, poison_safe v:bias", NeedsSafeMask<PoisonTensor::kV, PoisonPlace::kBias>,
+     ChangeTheBiased<Change::kPoisonValues>, JudgeHiddenChange},
+}};
+
+}  // namespace
+
+std::span<const Property> MasksProperties() {
+  return kProperties;
+}
+
+}  // namespace attest

@@ -1,0 +1,92 @@
+// Memory: the kernel reads its inputs, writes its outputs, and touches nothing else. The sandbox
+// does the watching on every call of every property; here are the calls made for it.
+#include <algorithm>
+#include <array>
+
+#include "properties/derive.h"
+#include "properties/harness/case/offers.h"
+#include "properties/harness/judge/compare.h"
+
+namespace attest {
+namespace {
+
+Derived AtBothEnds(const Case& original, const Contract&) {
+  Case end = original, begin = original;
+  end.placement = Placement::kEnd;
+  begin.placement = Placement::kBegin;
+  end.problem.want_lse = begin.problem.want_lse = true;
+  end.problem.want_weights = begin.problem.want_weights = true;
+  return Of({end, begin});
+}
+
+// The runner has failed every call that read, wrote or left unwritten what it should not have.
+Verdict JudgeNoFault(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  return Pass(p.batch * p.q_heads * p.q_len * static_cast<int64_t>(evidence.cases.size()));
+}
+
+std::string NeedsStrides(const Contract& c) {
+  return OfferedLayouts(c).size() > 1 ? "" : "the contract takes one layout only";
+}
+
+// One tensor at a time in another layout, and all of them.
+Derived ContiguousAndStrided(const Case& original, const Contract& contract) {
+  Draw draw = DrawFor(original, 0x57);
+  const std::vector<Layout> offered = OfferedLayouts(contract);
+  Case plain = original;
+  plain.layouts = {offered.front(), offered.front(), offered.front(), offered.front()};
+  std::vector<Layout> others(offered.begin() + 1, offered.end());
+  Case one = plain, all = plain;
+  const std::array<Layout*, 4> single = {&one.layouts.q, &one.layouts.k, &one.layouts.v,
+                                         &one.layouts.out};
+  *single[static_cast<size_t>(draw.Below(4))] = draw.Pick(others);
+  all.layouts = {draw.Pick(others), draw.Pick(others), draw.Pick(others), draw.Pick(others)};
+  return Of({plain, one, all});
+}
+
+Verdict JudgeStrides(const Evidence& evidence) {
+  RelationOptions options;
+  options.exact = evidence.contract.Promises(Invariance::kLayout);
+  constexpr std::string_view kWhy = "the result depends on how the tensors lie in memory";
+  return Worst(SameResult(evidence, 0, 1, kWhy, options),
+               SameResult(evidence, 0, 2, kWhy, options));
+}
+
+std::string NeedsZeroSizes(const Contract& c) {
+  return c.Has(Feature::kZeroSizes) ? "" : "the contract offers no sizes of zero";
+}
+
+Derived WithAZeroSize(const Case& original, const Contract& contract) {
+  std::vector<Axis> axes = {Axis::kBatch, Axis::kQLen, Axis::kKvLen};
+  if (contract.Has(Feature::kValueDim)) {
+    axes.push_back(Axis::kHeadDim);
+    axes.push_back(Axis::kValueDim);
+  }
+  const Axis axis = DrawFor(original, 0x20).Pick(axes);
+  Case c = AsLiteral(original);
+  if (!c.problem.scale) c.problem.scale = 1.0;  // 1 / sqrt(0) is no scale
+  return Of({Realign(Select(c, axis, {}), contract)});
+}
+
+Verdict JudgeZeroSize(const Evidence& evidence) {
+  return MatchesReference(evidence, 0, "a size is zero");
+}
+
+constexpr std::array<Property, 3> kProperties = {{
+    {"memory.stays_inside_its_tensors",
+     "inputs untouched, every output element written, nothing beside them read or written",
+     Exactness::kExact, "nothing", AlwaysSupported, AtBothEnds, JudgeNoFault},
+    {"memory.strides_do_not_matter",
+     "strided, permuted and gapped tensors give what contiguous ones give", Exactness::kBitwise,
+     "more than one layout", NeedsStrides, ContiguousAndStrided, JudgeStrides},
+    {"memory.zero_sizes_are_handled", "batch, lengths and dims of zero give what is due",
+     Exactness::kBound, "zero_sizes", NeedsZeroSizes, WithAZeroSize, JudgeZeroSize},
+}};
+
+}  // namespace
+
+std::span<const Property> MemoryProperties() {
+  return kProperties;
+}
+
+}  // namespace attest

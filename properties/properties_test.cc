@@ -1,0 +1,134 @@
+// The properties themselves under test: both references, taken as kernels, must pass every one of
+// them under every contract, and every derived case must be valid. A relation that a correct kernel
+// can break is a false alarm waiting to happen.
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "impl/reference/scalar_reference.h"
+#include "properties/harness/case/generator.h"
+#include "properties/harness/case/toml.h"
+#include "properties/property.h"
+
+namespace attest {
+namespace {
+
+Array Rounded(Array array, DType dtype) {
+  for (double& x : array.values) x = RoundTo(dtype, x);
+  return array;
+}
+
+// What a kernel that computes the first reference and rounds would give.
+Outcome FirstReference(const Case& c, const Contract& contract) {
+  const Problem& p = c.problem;
+  const Inputs inputs = Materialise(c);
+  const Reference r = ComputeReference(p, inputs, contract.semantics);
+  Outcome outcome;
+  outcome.status = OutcomeStatus::kComputed;
+  outcome.out = Rounded(r.out, p.dtype);
+  if (p.want_lse && contract.lse != LseKind::kNone) outcome.lse = Rounded(r.lse, p.LseDType());
+  if (p.want_weights && contract.Has(Feature::kWeights)) {
+    outcome.weights = Rounded(r.weights, p.dtype);
+  }
+  return outcome;
+}
+
+// Likewise the second one; only where empty rows are zero with an lse of -inf, which is all it
+// knows.
+Outcome SecondReference(const Case& c, const Contract& contract) {
+  const Problem& p = c.problem;
+  const ScalarReference r = ComputeScalarReference(p, Materialise(c));
+  Outcome outcome;
+  outcome.status = OutcomeStatus::kComputed;
+  outcome.out = Rounded(r.out, p.dtype);
+  if (p.want_lse && contract.lse != LseKind::kNone) outcome.lse = Rounded(r.lse, p.LseDType());
+  if (p.want_weights && contract.Has(Feature::kWeights)) {
+    outcome.weights = Rounded(r.weights, p.dtype);
+  }
+  return outcome;
+}
+
+using Compute = Outcome (*)(const Case&, const Contract&);
+
+struct Tally {
+  int applied = 0;
+  int decided = 0;  // PASS or MARGINAL
+};
+
+void RunOnce(const Property& property, const Contract& contract, Compute compute, const Case& c,
+             Tally& tally) {
+  const Derived derived = property.derive(c, contract);
+  if (!derived.not_applicable.empty()) return;
+  ++tally.applied;
+  std::vector<Outcome> outcomes;
+  for (const Case& one : derived.cases) {
+    const auto problem = Validate(one);
+    ASSERT_FALSE(problem) << property.id << ": " << *problem << "\nfrom\n"
+                          << ToToml({c, {}, {}, {}});
+    outcomes.push_back(compute(one, contract));
+  }
+  Oracle oracle(derived.cases, contract);
+  const Verdict verdict = property.judge({contract, derived.cases, outcomes, oracle});
+  ASSERT_NE(verdict.kind, VerdictKind::kFail)
+      << property.id << ": " << verdict.sentence << "\nfrom\n"
+      << ToToml({c, {}, {}, {}});
+  tally.decided += verdict.kind != VerdictKind::kUnsupported;
+}
+
+void RunAll(const Contract& contract, Compute compute, uint64_t salt, int cases) {
+  for (const Property& property : AllProperties()) {
+    if (!property.unsupported(contract).empty()) continue;
+    Tally tally;
+    for (int n = 0; n < cases; ++n) {
+      const uint64_t seed = salt * 1000003 + static_cast<uint64_t>(n);
+      RunOnce(property, contract, compute, DrawCase(seed, 20 + n % 60, contract), tally);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_GT(tally.applied, cases / 10) << property.id << " hardly ever applies";
+    EXPECT_GT(tally.decided, cases / 20) << property.id << " hardly ever decides";
+  }
+}
+
+Contract Named(std::string_view name) {
+  return *ParseContract("{\"contract\": \"" + std::string(name) + "\"}");
+}
+
+TEST(PropertiesTest, TheFirstReferencePassesThemAllUnderTheStrictContract) {
+  RunAll(Named("attest-1"), FirstReference, 1, 150);
+}
+
+TEST(PropertiesTest, TheSecondReferencePassesThemAllUnderTheStrictContract) {
+  RunAll(Named("attest-1"), SecondReference, 2, 100);
+}
+
+TEST(PropertiesTest, TheFirstReferencePassesThemAllUnderThePublishedContracts) {
+  for (const NamedContract& named : NamedContracts()) {
+    RunAll(Named(named.name), FirstReference, 3, 80);
+  }
+}
+
+TEST(PropertiesTest, TheFirstReferencePassesThemAllWhateverEmptyRowsGive) {
+  for (const char* what : {"nan", "mean_value", "unmasked", "unspecified"}) {
+    const auto contract = ParseContract(
+        std::string(R"({"contract": "attest-1", "lse_empty_row": "unspecified", "empty_row": ")") +
+        what + "\"}");
+    ASSERT_TRUE(contract) << contract.error();
+    RunAll(*contract, FirstReference, 4, 60);
+  }
+}
+
+TEST(PropertiesTest, IdsAreUniqueAndNameTheirFamily) {
+  std::set<std::string_view> ids;
+  for (const Property& property : AllProperties()) {
+    EXPECT_TRUE(ids.insert(property.id).second) << property.id;
+    EXPECT_NE(property.id.find('.'), std::string_view::npos) << property.id;
+    EXPECT_FALSE(property.claim.empty());
+    EXPECT_FALSE(property.needs.empty());
+    EXPECT_EQ(FindProperty(property.id), &property);
+  }
+  EXPECT_EQ(FindProperty("no.such_property"), nullptr);
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,58 @@
+// What a property is: two pure functions and one table row. Derive makes the cases whose outcomes
+// the claim relates (the case itself first); Judge looks at the outcomes and gives a verdict.
+// Neither ever holds a kernel, so the same code runs in the suites, in replay, in shrinking and in
+// the fuzzer.
+#ifndef ATTEST_PROPERTIES_PROPERTY_H_
+#define ATTEST_PROPERTIES_PROPERTY_H_
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "impl/attention/contract.h"
+#include "properties/harness/case/case.h"
+#include "properties/harness/judge/evidence.h"
+#include "properties/harness/judge/verdict.h"
+
+namespace attest {
+
+enum class Exactness { kBitwise, kBound, kExact };  // kExact: an exact answer, no bound needed
+
+// What Derive returns when a case is outside the claim: the reason is shown, never a pass.
+struct Derived {
+  std::vector<Case> cases;     // cases[0] is the original, perhaps adapted to the claim
+  std::string not_applicable;  // non-empty: this case says nothing about the claim
+};
+
+struct Property {
+  std::string_view id;     // "causal.future_keys_do_not_matter"
+  std::string_view claim;  // one sentence
+  Exactness exactness;
+  std::string_view needs;  // what a contract must offer, in words, for `attest list`
+  // Why the contract puts the property out of reach ("no causal masking"); empty = applicable.
+  std::string (*unsupported)(const Contract&);
+  Derived (*derive)(const Case&, const Contract&);
+  Verdict (*judge)(const Evidence&);
+};
+
+// One table a family; the registry concatenates them.
+std::span<const Property> EquivalenceProperties();
+std::span<const Property> RowSumsProperties();
+std::span<const Property> CausalProperties();
+std::span<const Property> PaddingProperties();
+std::span<const Property> EmptyRowsProperties();
+std::span<const Property> TilingProperties();
+std::span<const Property> MasksProperties();
+std::span<const Property> WindowProperties();
+std::span<const Property> HeadsProperties();
+std::span<const Property> MemoryProperties();
+std::span<const Property> DeterminismProperties();
+
+// Every property, in the order of the families above.
+std::span<const Property> AllProperties();
+// nullptr when the id is unknown.
+const Property* FindProperty(std::string_view id);
+
+}  // namespace attest
+
+#endif  // ATTEST_PROPERTIES_PROPERTY_H_

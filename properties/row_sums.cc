@@ -1,0 +1,137 @@
+// Row sums: each row's weights are a distribution over its visible keys, and the output their mean.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "properties/derive.h"
+#include "properties/harness/judge/compare.h"
+
+namespace attest {
+namespace {
+
+// Rows whose inputs are all in range, so that the claim can be held against them.
+bool IsOrdinary(const Evidence& evidence, size_t index, const Row& row) {
+  const Problem& p = evidence.cases[index].problem;
+  if (IsEmptyRow(p, row)) return false;
+  if (std::isnan(evidence.oracle.ReferenceOf(index).lse.At(row.batch, row.head, row.query, 0))) {
+    return false;
+  }
+  return !HasBound(p.dtype) || evidence.oracle.BoundOf(index).RowAt(
+                                   p, row.batch, row.head, row.query) != RowState::kUnconstrained;
+}
+
+Derived OnesAsValues(const Case& c, const Contract&) {
+  return Of({WithValues(c, ValueFamily::kOnes)});
+}
+
+Verdict JudgeOnes(const Evidence& evidence) {
+  return MatchesReference(evidence, 0, "V is all ones, so the row's weights do not sum to one");
+}
+
+Derived ConstantValues(const Case& c, const Contract&) {
+  return Of({WithValues(c, ValueFamily::kConstant)});
+}
+
+Verdict JudgeConstant(const Evidence& evidence) {
+  return MatchesReference(evidence, 0, "V is constant, and the constant did not come back");
+}
+
+Derived AsItIs(const Case& c, const Contract&) {
+  return Of({c});
+}
+
+Verdict JudgeHull(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  if (!HasBound(p.dtype)) return NoBoundYet(p.dtype);
+  const Array& v = evidence.oracle.InputsOf(0).v;
+  const Array& out = evidence.outcomes[0].out;
+  const Bound& bound = evidence.oracle.BoundOf(0);
+  Verdict verdict;
+  ForEachRow(p, [&](const Row& row) {
+    if (verdict.kind == VerdictKind::kFail || !IsOrdinary(evidence, 0, row)) return;
+    ++verdict.rows;
+    const std::vector<int64_t> keys = VisibleKeys(p, row);
+    for (int64_t d = 0; d < p.value_dim; ++d) {
+      double low = std::numeric_limits<double>::infinity(), high = -low;
+      bool has_nan = false;
+      for (const int64_t j : keys) {
+        const double x = v.At(row.batch, row.head / p.heads_per_kv_head(), j, d);
+        has_nan |= std::isnan(x);
+        low = std::min(low, x);
+        high = std::max(high, x);
+      }
+      if (has_nan) continue;
+      const std::array<int64_t, 4> at{row.batch, row.head, row.query, d};
+      const double got = out.At(at[0], at[1], at[2], at[3]);
+      const double margin = bound.out.At(at[0], at[1], at[2], at[3]);
+      const double nearest = std::clamp(got, low, high);  // NaN stays NaN
+      if (std::isnan(got) || !WithinBound(got, nearest, margin)) {
+        verdict = FailAt(p, "out", at, std::isnan(got) ? low : nearest, got, margin,
+                         "it lies outside the visible values it is a mean of");
+        return;
+      }
+    }
+  });
+  return verdict;
+}
+
+Derived WithWeights(const Case& original, const Contract&) {
+  Case c = original;
+  c.problem.want_weights = true;
+  return Of({c});
+}
+
+// Where there is a bound, the sum of a row's weights may miss one by the sum of their bounds.
+std::optional<Verdict> JudgeWeightRow(const Evidence& evidence, const Row& row) {
+  const Problem& p = evidence.cases[0].problem;
+  const Array& weights = evidence.outcomes[0].weights;
+  double sum = 0, margin = 0;
+  for (int64_t j = 0; j < p.kv_len; ++j) {
+    const std::array<int64_t, 4> at{row.batch, row.head, row.query, j};
+    const double w = weights.At(at[0], at[1], at[2], at[3]);
+    if (w < 0) return FailAt(p, "weights", at, 0, w, 0, "a weight is negative");
+    const unsigned why = WhyHidden(p, row, j);
+    if (why != kHiddenByNothing && w != 0 && !std::isnan(w)) {
+      return FailAt(p, "weights", at, 0, w, 0, "a hidden key has weight");
+    }
+    sum += w;
+    if (HasBound(p.dtype)) margin += evidence.oracle.BoundOf(0).weights.At(at[0], at[1], at[2], j);
+  }
+  // The sum is taken here in double, from weights each of which is rounded once.
+  if (!HasBound(p.dtype) || WithinBound(sum, 1, margin + 1e-12)) return std::nullopt;
+  return FailAt(p, "weights", {row.batch, row.head, row.query, 0}, 1, sum, margin,
+                "the row's weights (their sum is shown) do not sum to one");
+}
+
+Verdict JudgeWeights(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  Verdict verdict;
+  ForEachRow(p, [&](const Row& row) {
+    if (verdict.kind == VerdictKind::kFail || !IsOrdinary(evidence, 0, row)) return;
+    ++verdict.rows;
+    if (auto failed = JudgeWeightRow(evidence, row)) verdict = *failed;
+  });
+  return verdict;
+}
+
+constexpr std::array<Property, 4> kProperties = {{
+    {"row_sums.ones_give_one", "with V all ones the output is one", Exactness::kBound, "nothing",
+     AlwaysSupported, OnesAsValues, JudgeOnes},
+    {"row_sums.a_constant_value_comes_back", "with V constant the output is the constant",
+     Exactness::kBound, "nothing", AlwaysSupported, ConstantValues, JudgeConstant},
+    {"row_sums.output_lies_in_the_hull_of_visible_values",
+     "each output lies between the least and the greatest visible value", Exactness::kBound,
+     "nothing", AlwaysSupported, AsItIs, JudgeHull},
+    {"row_sums.weights_are_a_distribution",
+     "weights are not negative, zero where hidden, and sum to one", Exactness::kBound, "weights",
+     NeedsWeights, WithWeights, JudgeWeights},
+}};
+
+}  // namespace
+
+std::span<const Property> RowSumsProperties() {
+  return kProperties;
+}
+
+}  // namespace attest
