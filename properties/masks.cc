@@ -16,8 +16,7 @@
 namespace attest {
 namespace {
 
-// --- Reading the visible set off the output
-// --------------------------------------------------------
+// --- Reading the visible set off the output ---
 
 // q = 0 gives every visible key the weight 1 / n, and V one-hot puts key j's weight into lane j.
 Derived OneHot(const Case& original, const Contract& contract) {
@@ -80,8 +79,43 @@ Verdict JudgeVisibleSet(const Evidence& evidence) {
   return verdict;
 }
 
-// --- One relation, several forms
-// -------------------------------------------------------------------
+// --- NaN and infinities made by masks ---
+
+Derived Itself(const Case& c, const Contract&) {
+  return Of({c});
+}
+
+// The element of a row that is not finite though everything the row sees is.
+std::optional<Verdict> JudgeFiniteRow(const Evidence& evidence, const Row& row) {
+  const Problem& p = evidence.cases[0].problem;
+  for (int64_t d = 0; d < p.value_dim; ++d) {
+    const std::array<int64_t, 4> at{row.batch, row.head, row.query, d};
+    const double due = evidence.oracle.ReferenceOf(0).out.At(at[0], at[1], at[2], d);
+    const double got = evidence.outcomes[0].out.At(at[0], at[1], at[2], d);
+    if (std::isfinite(got) || !std::isfinite(due)) continue;
+    return FailAt(p, "out", at, due, got, 0, "everything that the row sees is finite and in range");
+  }
+  return std::nullopt;
+}
+
+Verdict JudgeFinite(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const bool zero_rows = evidence.contract.semantics.empty_row == EmptyRow::kZero;
+  Verdict verdict;
+  ForEachRow(p, [&](const Row& row) {
+    if (verdict.kind == VerdictKind::kFail || (IsEmptyRow(p, row) && !zero_rows)) return;
+    ++verdict.rows;
+    if (evidence.oracle.BoundOf(0).RowAt(p, row.batch, row.head, row.query) ==
+        RowState::kUnconstrained) {
+      ++verdict.unconstrained_rows;
+    } else if (auto failed = JudgeFiniteRow(evidence, row)) {
+      verdict = *failed;
+    }
+  });
+  return verdict;
+}
+
+// --- One relation, several forms ---
 
 std::string NeedsBoth(const Contract& c) {
   return c.Has(Feature::kMask) && c.Has(Feature::kBias)
@@ -146,8 +180,7 @@ Verdict JudgeForm(const Evidence& evidence) {
   return SameResult(evidence, 0, 1, "two forms of one mask give two answers", options);
 }
 
-// --- Broadcasting
-// ----------------------------------------------------------------------------------
+// --- Broadcasting ---
 
 BitPlane DrawBroadcast(const Case& c) {
   Draw draw = DrawFor(c, 0xB0);
@@ -218,8 +251,7 @@ Verdict JudgeBroadcast(const Evidence& evidence) {
                     options);
 }
 
-// --- A finite bias, and what is hidden
-// -------------------------------------------------------------
+// --- A finite bias, and what is hidden ---
 
 Derived WithoutAndWithConstant(const Case& original, const Contract&) {
   const Case plain = WithoutBias(original);
@@ -253,7 +285,10 @@ std::string NeedsSafeMask(const Contract& c) {
   return NeedsPoisonSafety(c, kTensor, kPlace);
 }
 
-constexpr std::array<Property, 14> kProperties = {{
+constexpr std::array<Property, 15> kProperties = {{
+    {"masks.make_no_nan_or_infinity",
+     "a row whose visible inputs are finite and in range has a finite output, whatever is hidden",
+     Exactness::kExact, "nothing", AlwaysSupported, Itself, JudgeFinite},
     {"masks.one_hot_values_read_off_the_visible_set",
      "with q = 0 and V one-hot, exactly the visible keys' lanes are above zero", Exactness::kExact,
      "nothing", AlwaysSupported, OneHot, JudgeVisibleSet},

@@ -115,7 +115,9 @@ class RowBound {
     if (HiddenMayOverflow()) return Unconstrain(bound, state);
     if (keys_.empty()) return;  // bounds stay 0: the contract's value decides
     if (VisibleMayOverflow()) return Unconstrain(bound, state);
-    if (std::isnan(reference_.lse.At(row_.batch, row_.head, row_.query, 0))) return;
+    if (std::isnan(reference_.lse.At(row_.batch, row_.head, row_.query, 0))) {
+      return FreeHiddenWeights(bound);
+    }
     MeasureWeights();
     BoundLse(bound);
     BoundWeights(bound);
@@ -136,12 +138,13 @@ class RowBound {
                                     pick(row_.query, s[2]), pick(key, s[3])));
   }
 
-  // Scores that some order of scaling and adding may take past f32's range. A NaN is no overflow.
+  // Scores that some order of scaling and adding may take out of range. A NaN is no overflow.
   bool ScoreMayOverflow(int64_t key) const {
     const double scale = std::abs(p_.EffectiveScale());
     const double reach = abs_products_(row_.query, key) * std::max({1.0, scale, scale * kLog2E}) +
                          AbsBias(key) * kLog2E;
-    return reach > TraitsOf(DType::kF32).max_finite / 2;
+    // The scale alone may be out of range too, and infinity times a zero product is NaN.
+    return std::max(reach, scale * kLog2E) > range_ / 2;
   }
 
   bool HiddenMayOverflow() const {
@@ -169,7 +172,7 @@ class RowBound {
       double sum = 0;
       for (const int64_t j : keys_) sum += std::abs(inputs_.v.At(row_.batch, kv_head_, j, d));
       // The running accumulator may hold the plain sum of |v| before it is normalised.
-      if (sum > TraitsOf(DType::kF32).max_finite / 2) return true;
+      if (sum > range_ / 2) return true;
     }
     return false;
   }
@@ -182,6 +185,13 @@ class RowBound {
     }
     for (int64_t j = 0; j < p_.kv_len; ++j) {
       bound.weights.At(row_.batch, row_.head, row_.query, j) = kInf;
+    }
+  }
+
+  // In a row that a visible NaN has made NaN, dividing by its sum may make hidden weights NaN too.
+  void FreeHiddenWeights(Bound& bound) const {
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      if (!Visible(p_, row_, j)) bound.weights.At(row_.batch, row_.head, row_.query, j) = kInf;
     }
   }
 
@@ -343,6 +353,8 @@ class RowBound {
   const double u_ = 0x1p-24;
   const double tau_;
   const double exp_error_;
+  // Intermediates are taken to be f32, or f16 in f16 calls, where nothing says otherwise yet.
+  const double range_ = TraitsOf(p_.dtype == DType::kF16 ? DType::kF16 : DType::kF32).max_finite;
 
   std::vector<int64_t> keys_;
   std::vector<Key> row_keys_;

@@ -32,7 +32,7 @@ struct Bound {
   }
 };
 
-// True when ComputeBound covers the problem's dtype.
+// True when ComputeBound's numbers hold for the dtype. Its row states hold for every dtype.
 bool HasBound(DType dtype);
 
 // `reference` must come from the same problem and inputs. Where the reference is NaN because a

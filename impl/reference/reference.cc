@@ -123,14 +123,11 @@ class HeadComputation {
       scores_.setZero();
     }
     const double scale = p_.EffectiveScale();
-    const bool values_finite = v_.allFinite();
-    for (int64_t i = 0; i < p_.q_len; ++i) RunRow(Row{b_, h_, i}, scale, values_finite);
-    // Hidden weights are exact zeros, which times a finite value add nothing.
-    if (values_finite && p_.kv_len > 0) out_ += weights_ * v_;
+    for (int64_t i = 0; i < p_.q_len; ++i) RunRow(Row{b_, h_, i}, scale);
   }
 
  private:
-  void RunRow(const Row& row, double scale, bool values_finite) {
+  void RunRow(const Row& row, double scale) {
     ScoreRow(p_, inputs_, row, scale, scores_);
     if (IsEmptyRow(p_, row)) {
       lse_(row.query, 0) = LseOfEmptyRow(semantics_.lse_empty_row);
@@ -139,7 +136,7 @@ class HeadComputation {
     }
     const RowSum total = WeighRow(p_, row, scores_, weights_);
     lse_(row.query, 0) = total.max + std::log(total.sum);
-    if (values_finite) return;
+    // Key by key and not as a matrix product: what is hidden is not even multiplied by zero.
     for (int64_t j = 0; j < p_.kv_len; ++j) {
       if (Visible(p_, row, j)) out_.row(row.query) += weights_(row.query, j) * v_.row(j);
     }

@@ -1,7 +1,6 @@
 /* A small honest plug-in: f32 attention with causality (from the top left) and key lengths. It
  * looks at every role and option and refuses what it does not know; honesty asks for no more. cc
- * -std=c99 -O2 -shared -fPIC -I impl/abi example.c -o libexample.so -lm
- */
+ * -std=c99 -O2 -shared -fPIC -I impl/abi example.c -o libexample.so -lm */
 #include <attest/kernel.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,9 +17,7 @@ static attest_status refuse(attest_call* call, const char* what, int id) {
   snprintf(call->message, call->message_size, "%s %d is not offered", what, id);
   return ATTEST_UNSUPPORTED;
 }
-
-/* Element `index` of a dense f32 tensor; NULL where there are no elements. */
-static float* at(const DLTensor* t, int64_t index) {
+static float* at(const DLTensor* t, int64_t index) { /* a tensor without elements may be NULL */
   return t->data ? (float*)t->data + index : NULL;
 }
 
@@ -44,21 +41,18 @@ static attest_status forward(void* kernel, attest_call* call) {
   const DLTensor* t[ATTEST_ROLE_OUT + 1] = {NULL}; /* by role; NULL = not given */
   for (uint32_t n = 0; n < call->num_arguments; ++n) {
     const int role = call->arguments[n].role;
-    if ((role < ATTEST_ROLE_Q || role > ATTEST_ROLE_V) && role != ATTEST_ROLE_KEY_LENGTHS &&
-        role != ATTEST_ROLE_OUT)
+    const int known = role >= ATTEST_ROLE_Q && role <= ATTEST_ROLE_V;
+    if (!known && role != ATTEST_ROLE_KEY_LENGTHS && role != ATTEST_ROLE_OUT)
       return refuse(call, "tensor role", role);
     t[role] = call->arguments[n].tensor;
   }
   float scale = 1;
   int64_t causal = 0;
   for (uint32_t n = 0; n < call->num_options; ++n) {
-    const attest_option option = call->options[n];
-    if (option.id == ATTEST_OPTION_SCALE)
-      scale = (float)option.value.f;
-    else if (option.id == ATTEST_OPTION_CAUSAL)
-      causal = option.value.i;
-    else
-      return refuse(call, "option", option.id);
+    const attest_option o = call->options[n];
+    if (o.id == ATTEST_OPTION_SCALE) scale = (float)o.value.f;
+    if (o.id == ATTEST_OPTION_CAUSAL) causal = o.value.i;
+    if (o.id > ATTEST_OPTION_CAUSAL || o.id < 1) return refuse(call, "option", o.id);
   }
   const int64_t *q = t[ATTEST_ROLE_Q]->shape, *v = t[ATTEST_ROLE_V]->shape; /* batch head len dim */
   const int64_t* lengths = t[ATTEST_ROLE_KEY_LENGTHS] ? t[ATTEST_ROLE_KEY_LENGTHS]->data : NULL;

@@ -1,12 +1,12 @@
-/* clang-format off */ /* softmax(scale * Q K^T) V of dense f32 tensors: the least a kernel can be.
- * cc -std=c99 -O2 -shared -fPIC -I impl/abi minimal.c -o libmine.so -lm */
+/* clang-format off */ /* cc -std=c99 -O2 -shared -fPIC -I impl/abi minimal.c -o libmine.so -lm */
 #include <attest/kernel.h>
 #include <math.h>
-static const char kContract[] = "{\"contract\": \"attest-1\", \"dtypes\": [\"f32\"], \"lse\": \"none\""
-  ", \"layouts\": [\"bhsd\"], \"strides\": \"dense\", \"features\": [\"value_dim\", \"zero_sizes\"]}";
+static const char kContract[] = "{\"contract\":\"attest-1\", \"dtypes\":[\"f32\"],\"lse\":\"none\","
+  "\"layouts\":[\"bhsd\"], \"strides\":\"dense\", \"features\":[\"value_dim\", \"zero_sizes\"]}";
 static const char* contract(void* kernel) { return (void)kernel, kContract; }
 static attest_status create(const attest_create_info* i, void** k) { return (void)i, (void)k, 0; }
 static void destroy(void* kernel) { (void)kernel; }
+/* out = softmax(scale * q k^T) v, dense f32 [batch, heads, len, dim]: the least a kernel can be */
 static attest_status forward(void* kernel, attest_call* call) {
   const DLTensor* t[ATTEST_ROLE_OUT + 1] = {NULL};
   for (uint32_t n = 0; n < call->num_arguments; ++n) { /* all but q, k, v and out are refused */
@@ -14,23 +14,22 @@ static attest_status forward(void* kernel, attest_call* call) {
     if ((r < ATTEST_ROLE_Q || r > ATTEST_ROLE_V) && r != ATTEST_ROLE_OUT) return ATTEST_UNSUPPORTED;
     t[r] = call->arguments[n].tensor;
   }
-  const attest_option* option = call->options;
-  if (call->num_options != 1 || option->id != ATTEST_OPTION_SCALE) return ATTEST_UNSUPPORTED;
-  const int64_t *qn = t[ATTEST_ROLE_Q]->shape, *vn = t[ATTEST_ROLE_V]->shape; /* b, h, len, dim */
+  if (call->num_options != 1 || call->options->id != ATTEST_OPTION_SCALE) return ATTEST_UNSUPPORTED;
+  const int64_t *qn = t[ATTEST_ROLE_Q]->shape, *vn = t[ATTEST_ROLE_V]->shape;
   const float *q = t[ATTEST_ROLE_Q]->data, *k = t[ATTEST_ROLE_K]->data, *v = t[ATTEST_ROLE_V]->data;
-  float *out = t[ATTEST_ROLE_OUT]->data, scale = (float)option->value.f;
-  for (int64_t row = 0, d = qn[3], w = vn[3]; row < qn[0] * qn[1] * qn[2]; ++row) {
+  float *out = t[ATTEST_ROLE_OUT]->data, scale = (float)call->options->value.f;
+  for (int64_t row = 0, o = 0, d = qn[3], w = vn[3]; row < qn[0] * qn[1] * qn[2]; ++row, o += w) {
     float max = -INFINITY, sum = 0; /* online softmax: out and sum are relative to max */
-    for (int64_t c = 0; c < w; ++c) out[row * w + c] = 0;
+    for (int64_t c = 0; c < w; ++c) out[o + c] = 0;
     for (int64_t j = row / qn[2] * vn[2], end = j + vn[2]; j < end; ++j) {
       float dot = 0, old = max;
       for (int64_t c = 0; c < d; ++c) dot += q[row * d + c] * k[j * d + c];
       max = fmaxf(old, scale * dot);
       const float keep = expf(old - max), add = expf(scale * dot - max);
-      for (int64_t c = 0, o = row * w; c < w; ++c) out[o + c] = keep * out[o + c] + add * v[j * w + c];
+      for (int64_t c = 0; c < w; ++c) out[o + c] = keep * out[o + c] + add * v[j * w + c];
       sum = keep * sum + add;
     }
-    for (int64_t c = 0; c < w && vn[2] > 0; ++c) out[row * w + c] /= sum;
+    for (int64_t c = 0; c < w && vn[2] > 0; ++c) out[o + c] /= sum;
   }
   return (void)kernel, ATTEST_OK;
 }

@@ -90,7 +90,7 @@ class ReferenceKernel {
   std::string Contract() const {
     return R"({
       "contract": "attest-1",
-      "bits_invariant": ["batch", "heads", "layout", "mask_form", "threads", "rerun"],
+      "bits_invariant": ["hidden_values", "batch", "heads", "layout", "mask_form", "threads", "rerun"],
       "min_alignment": 1
     })";
   }

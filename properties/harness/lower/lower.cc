@@ -18,8 +18,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 using MaybeReason = std::optional<std::string>;  // nullopt = supported
 
-// --- What the contract can take
-// --------------------------------------------------------------------
+// --- What the contract can take ---
 
 MaybeReason CheckLimit(const char* name, int64_t size, int64_t limit) {
   if (limit > 0 && size > limit) {
@@ -60,16 +59,14 @@ MaybeReason CheckLayouts(const Layouts& l, const Contract& c) {
   return std::nullopt;
 }
 
-// --- Diagonals
-// -------------------------------------------------------------------------------------
+// --- Diagonals ---
 
 // One implicit rule needs no tensor; a choice does.
 bool PassesDiagonalTensor(const Contract& c) {
   return c.causal_offset.size() > 1 || c.causal_offset.count(CausalOffset::kExplicit) != 0;
 }
 
-// --- Features that become a mask
-// -------------------------------------------------------------------
+// --- Features that become a mask ---
 
 // The problem as the kernel will be asked it: the same visible sets, in forms that the contract
 // has.
@@ -198,8 +195,7 @@ tl::expected<Reduced, Unsupported> Reduce(const Case& c, const Inputs& inputs,
   return r;
 }
 
-// --- Building the call
-// -----------------------------------------------------------------------------
+// --- Building the call ---
 
 CallTensor MakeTensor(int32_t role, DType dtype, std::vector<int64_t> shape,
                       std::vector<int64_t> strides, uint8_t fill) {

@@ -1,0 +1,178 @@
+#include "properties/harness/sandbox/arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "properties/harness/sandbox/strided.h"
+
+namespace attest {
+namespace {
+
+// 16 small calls a round trip: beyond that the round trip is a small part of the time.
+constexpr uint64_t kMaxFrames = 16;
+// Frames of large calls are fewer, so that one long case does not claim gigabytes.
+constexpr uint64_t kArenaTarget = uint64_t{64} << 20;
+// Every slot has this much slack at least, beside what alignment takes.
+constexpr uint64_t kMinSlack = 4096;
+// A slot is cut down when it is this many times larger than the calls need.
+constexpr uint64_t kExcess = 8;
+
+uint64_t RoundUp(uint64_t value, uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+uint64_t AlignmentOf(const Call& call, const CallTensor& tensor) {
+  return std::max(static_cast<uint64_t>(call.min_alignment),
+                  static_cast<uint64_t>(ByteSize(tensor.dtype)));
+}
+
+// What the calls need of each slot of a frame, in powers of two pages: few sizes, few changes.
+void RaiseNeeds(const Call& call, uint64_t page, std::vector<uint64_t>* inputs,
+                std::vector<uint64_t>* outputs) {
+  size_t next_input = 0, next_output = 0;
+  for (const CallTensor& tensor : call.tensors) {
+    auto& needs = tensor.is_output ? *outputs : *inputs;
+    const size_t slot = tensor.is_output ? next_output++ : next_input++;
+    if (needs.size() <= slot) needs.resize(slot + 1, 0);
+    const uint64_t bytes = tensor.image.size() + AlignmentOf(call, tensor) + kMinSlack;
+    needs[slot] = std::max(needs[slot], std::bit_ceil(RoundUp(bytes, page)));
+  }
+}
+
+// Adapts capacities to needs; a slot that these calls do not use stays as it is. True on a change.
+bool Adapt(const std::vector<uint64_t>& needs, std::vector<uint64_t>* capacity) {
+  bool changed = false;
+  if (capacity->size() < needs.size()) capacity->resize(needs.size(), 0);
+  for (size_t slot = 0; slot < needs.size(); ++slot) {
+    const uint64_t have = (*capacity)[slot];
+    if (have >= needs[slot] && have / kExcess <= needs[slot]) continue;
+    (*capacity)[slot] = needs[slot];
+    changed = true;
+  }
+  return changed;
+}
+
+uint64_t FileOffset(const Call& call, const CallTensor& tensor, const Slot& slot) {
+  const uint64_t end = slot.offset + slot.bytes;
+  if (tensor.image.empty()) return end;  // whatever is read there is caught
+  if (call.placement == Placement::kBegin) return slot.offset;
+  const uint64_t alignment = AlignmentOf(call, tensor);
+  return (end - tensor.image.size()) / alignment * alignment;
+}
+
+}  // namespace
+
+tl::expected<std::unique_ptr<Arena>, std::string> Arena::Create() {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  FileDescriptor file(::memfd_create("attest-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid())
+    return tl::unexpected(fmt::format("cannot create shared memory: {}", std::strerror(errno)));
+  // A kernel that shrank the file would kill the harness with SIGBUS.
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)
+    return tl::unexpected(fmt::format("cannot seal shared memory: {}", std::strerror(errno)));
+  std::unique_ptr<Arena> arena(new Arena(std::move(file), page));
+  if (auto resized = arena->Resize(page); !resized) return tl::unexpected(resized.error());
+  return arena;
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) ::munmap(base_, file_bytes_);
+}
+
+tl::expected<bool, std::string> Arena::Fit(std::span<const Call> calls) {
+  std::vector<uint64_t> inputs, outputs;
+  for (const Call& call : calls) RaiseNeeds(call, page_, &inputs, &outputs);
+  const bool inputs_changed = Adapt(inputs, &input_bytes_);
+  const bool outputs_changed = Adapt(outputs, &output_bytes_);
+  if (!inputs_changed && !outputs_changed && frames_ > 0) return false;
+  LayOut();
+  const uint64_t needed = slots_.empty() ? page_ : slots_.back().offset + slots_.back().bytes;
+  if (auto resized = Resize(needed); !resized) {
+    frames_ = 0;  // the next call of Fit starts afresh
+    input_bytes_.clear();
+    output_bytes_.clear();
+    return tl::unexpected(resized.error());
+  }
+  return true;
+}
+
+void Arena::LayOut() {
+  uint64_t frame_bytes = page_;
+  for (const uint64_t bytes : input_bytes_) frame_bytes += bytes;
+  for (const uint64_t bytes : output_bytes_) frame_bytes += bytes;
+  frames_ = std::clamp<uint64_t>(kArenaTarget / frame_bytes, 1, kMaxFrames);
+  slots_.clear();
+  uint64_t offset = 2 * page_;  // the note, then a page that keeps slots apart
+  const auto add = [&](uint64_t bytes, bool writable) {
+    slots_.push_back({offset, bytes, writable});
+    offset += bytes + page_;
+  };
+  for (size_t frame = 0; frame < frames_; ++frame) {
+    for (const uint64_t bytes : input_bytes_) add(bytes, false);
+    for (const uint64_t bytes : output_bytes_) add(bytes, true);
+  }
+}
+
+tl::expected<void, std::string> Arena::Resize(uint64_t bytes) {
+  if (bytes <= file_bytes_) return {};
+  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
+    return tl::unexpected(
+        fmt::format("cannot grow shared memory to {} bytes: {}", bytes, std::strerror(errno)));
+  void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  if (map == MAP_FAILED)
+    return tl::unexpected(
+        fmt::format("cannot map {} bytes of shared memory: {}", bytes, std::strerror(errno)));
+  if (base_ != nullptr) ::munmap(base_, file_bytes_);
+  base_ = static_cast<std::byte*>(map);
+  file_bytes_ = bytes;
+  return {};
+}
+
+PlacedCall Arena::Place(const Call& call, size_t frame, std::byte fill) {
+  PlacedCall placed{&call, fill, {}};
+  placed.tensors.reserve(call.tensors.size());
+  size_t input = frame * (input_bytes_.size() + output_bytes_.size());
+  size_t output = input + input_bytes_.size();
+  for (const CallTensor& tensor : call.tensors) {
+    const size_t slot = tensor.is_output ? output++ : input++;
+    placed.tensors.push_back({&tensor, slot, FileOffset(call, tensor, slots_[slot])});
+    const std::byte slack = tensor.is_output ? fill : std::byte{call.poison};
+    Fill(placed.tensors.back(), slack, fill);
+  }
+  return placed;
+}
+
+void Arena::Fill(const PlacedTensor& placed, std::byte slack, std::byte fill) {
+  const Slot& slot = slots_[placed.slot];
+  const CallTensor& tensor = *placed.tensor;
+  const uint64_t before = std::min(kMarginBytes, placed.offset - slot.offset);
+  const uint64_t end = placed.offset + tensor.image.size();
+  const uint64_t after = std::min(kMarginBytes, slot.offset + slot.bytes - end);
+  std::memset(base_ + placed.offset - before, std::to_integer<int>(slack), before);
+  std::memset(base_ + end, std::to_integer<int>(slack), after);
+  if (tensor.image.empty()) return;
+  if (tensor.is_output)
+    std::memset(base_ + placed.offset, std::to_integer<int>(fill), tensor.image.size());
+  else
+    std::memcpy(base_ + placed.offset, tensor.image.data(), tensor.image.size());
+}
+
+CrashNote Arena::note() const {
+  CrashNote note;
+  std::memcpy(&note, base_, sizeof note);
+  return note;
+}
+
+void Arena::ClearNote() {
+  std::memset(base_, 0, sizeof(CrashNote));
+}
+
+}  // namespace attest

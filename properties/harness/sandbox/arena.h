@@ -1,0 +1,97 @@
+// The shared memory that tensors lie in: one memfd with a page for the crash note and several call
+// frames of slots. A slot holds one tensor; inputs and outputs have slots of their own, so that a
+// slot's protection in the worker never changes and no call costs a system call. The harness maps
+// the file whole; the worker maps each slot by itself between inaccessible guard regions.
+#ifndef ATTEST_HARNESS_SANDBOX_ARENA_H_
+#define ATTEST_HARNESS_SANDBOX_ARENA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "properties/harness/sandbox/call.h"
+#include "properties/harness/sandbox/crash_note.h"
+#include "properties/harness/sandbox/file_descriptor.h"
+
+namespace attest {
+
+// Bytes of guard on each side of a slot in the worker. Large, so that a wrong stride of some
+// thousand elements is caught and named too.
+inline constexpr uint64_t kGuardBytes = 256 * 1024;
+
+// How far around a tensor the slack of its slot is filled before a call and checked after it.
+inline constexpr uint64_t kMarginBytes = 16 * 1024;
+
+// A range of the arena file. Slots are multiples of the page size and never touch each other, so
+// that the end of one is not the beginning of another.
+struct Slot {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool writable = false;
+};
+
+// A tensor in its slot.
+struct PlacedTensor {
+  const CallTensor* tensor = nullptr;
+  size_t slot = 0;      // index into Arena::slots()
+  uint64_t offset = 0;  // of the first byte, in the arena file
+};
+
+// A call in its frame: its tensors in the call's order, and the fill of its outputs.
+struct PlacedCall {
+  const Call* call = nullptr;
+  std::byte fill{};
+  std::vector<PlacedTensor> tensors;
+};
+
+class Arena {
+ public:
+  static tl::expected<std::unique_ptr<Arena>, std::string> Create();
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  int fd() const { return file_.get(); }
+  uint64_t file_bytes() const { return file_bytes_; }
+  size_t frames() const { return frames_; }
+  std::span<const Slot> slots() const { return slots_; }
+
+  // Makes every call fit a frame. True when the slots changed, so that the worker must map them
+  // anew. Slots much larger than needed are cut down again: the guard stays near the data.
+  tl::expected<bool, std::string> Fit(std::span<const Call> calls);
+
+  // Lays a call out in a frame: copies the inputs, fills outputs with `fill` and slack with the
+  // call's poison (around inputs) or `fill` (around outputs). Fit must have seen the call, which
+  // must outlive the result.
+  PlacedCall Place(const Call& call, size_t frame, std::byte fill);
+
+  // Memory at an offset of the file.
+  const std::byte* At(uint64_t offset) const { return base_ + offset; }
+
+  // What the worker noted; ClearNote makes it zero, before a worker starts.
+  CrashNote note() const;
+  void ClearNote();
+
+ private:
+  Arena(FileDescriptor file, uint64_t page) : file_(std::move(file)), page_(page) {}
+  tl::expected<void, std::string> Resize(uint64_t bytes);
+  void LayOut();
+  void Fill(const PlacedTensor& placed, std::byte slack, std::byte fill);
+
+  FileDescriptor file_;
+  uint64_t page_;
+  std::byte* base_ = nullptr;
+  uint64_t file_bytes_ = 0;
+  size_t frames_ = 0;
+  std::vector<uint64_t> input_bytes_, output_bytes_;  // capacity of a frame's slots
+  std::vector<Slot> slots_;                           // frame by frame, inputs first
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_SANDBOX_ARENA_H_

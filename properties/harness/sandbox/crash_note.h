@@ -1,0 +1,28 @@
+// The page that a dying worker writes and the harness reads: where and how a memory access failed.
+// It lies at offset 0 of the arena file, so it outlives the worker. A worker that cannot catch
+// signals leaves it zero; the harness then knows the signal only. Hostile kernels can scribble on
+// it, so every field is a hint and none is trusted as an index.
+#ifndef ATTEST_HARNESS_SANDBOX_CRASH_NOTE_H_
+#define ATTEST_HARNESS_SANDBOX_CRASH_NOTE_H_
+
+#include <cstdint>
+
+namespace attest {
+
+enum CrashAccess : uint32_t { kAccessUnknown, kAccessRead, kAccessWrite, kAccessExecute };
+
+// Little-endian, as laid out here; PROTOCOL.md lists the offsets.
+struct CrashNote {
+  uint32_t in_call;        // 1 while the kernel computes, 0 between calls
+  int32_t signal;          // 0 = no signal was caught
+  int32_t signal_code;     // si_code; SI_KERNEL means that the address is not known
+  uint32_t access;         // CrashAccess
+  uint64_t address;        // the address that could not be accessed, in the worker
+  uint64_t stack_pointer;  // of the thread that failed; 0 = not known
+  uint64_t address_space;  // bytes of address space in use when it failed
+};
+static_assert(sizeof(CrashNote) == 40, "the layout is part of the worker protocol");
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_SANDBOX_CRASH_NOTE_H_

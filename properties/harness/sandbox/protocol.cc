@@ -1,0 +1,170 @@
+#include "properties/harness/sandbox/protocol.h"
+
+#include <cmath>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+std::string Dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// JSON has no infinities and no NaN: those travel as strings.
+void AppendNumber(fmt::memory_buffer* out, double value) {
+  const char* form = std::isfinite(value) ? "{}" : "\"{}\"";
+  fmt::format_to(std::back_inserter(*out), fmt::runtime(form), value);
+}
+
+void AppendOptions(fmt::memory_buffer* out, const std::vector<CallOption>& options) {
+  const char* separator = "";
+  for (const CallOption& option : options) {
+    fmt::format_to(std::back_inserter(*out), "{}{{\"id\":{},", separator, option.id);
+    if (option.is_float) {
+      fmt::format_to(std::back_inserter(*out), "\"f\":");
+      AppendNumber(out, option.f);
+      out->push_back('}');
+    } else {
+      fmt::format_to(std::back_inserter(*out), "\"i\":{}}}", option.i);
+    }
+    separator = ",";
+  }
+}
+
+void AppendTensors(fmt::memory_buffer* out, const std::vector<PlacedTensor>& tensors) {
+  const char* separator = "";
+  for (const PlacedTensor& placed : tensors) {
+    fmt::format_to(std::back_inserter(*out),
+                   "{}{{\"role\":{},\"dtype\":\"{}\",\"shape\":[{}],\"strides\":[{}],"
+                   "\"offset\":{}}}",
+                   separator, placed.tensor->role, Name(placed.tensor->dtype),
+                   fmt::join(placed.tensor->shape, ","), fmt::join(placed.tensor->strides, ","),
+                   placed.offset);
+    separator = ",";
+  }
+}
+
+std::string Quote(std::string_view line) {
+  constexpr size_t kShown = 80;
+  return Dump(json(std::string(line.substr(0, kShown)))) + (line.size() > kShown ? "..." : "");
+}
+
+std::string Nonsense(std::string_view line) {
+  return fmt::format("the worker answered nonsense: {}", Quote(line));
+}
+
+// The reply as an object with the right id.
+tl::expected<json, std::string> ParseReply(std::string_view line, int64_t id) {
+  json reply = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!reply.is_object()) return tl::unexpected(Nonsense(line));
+  const auto found = reply.find("id");
+  if (found == reply.end() || !found->is_number_integer() || found->get<int64_t>() != id)
+    return tl::unexpected(Nonsense(line));
+  return reply;
+}
+
+// An optional member of the given kind; a member of another kind is an error.
+bool TakeString(const json& reply, const char* key, std::string* value) {
+  const auto found = reply.find(key);
+  if (found == reply.end()) return true;
+  if (!found->is_string()) return false;
+  *value = found->get<std::string>();
+  return true;
+}
+
+}  // namespace
+
+std::string LoadRequest(int64_t id, const KernelSpec& spec, const SessionOptions& options) {
+  json pairs = json::array();
+  for (const auto& [key, value] : spec.options) pairs.push_back({key, value});
+  return Dump({{"op", "load"},
+               {"id", id},
+               {"protocol", kProtocolVersion},
+               {"library", spec.library},
+               {"options", std::move(pairs)},
+               {"threads", options.threads},
+               {"memory_limit", options.memory_limit_bytes}});
+}
+
+std::string MapRequest(int64_t id, const Arena& arena) {
+  json slots = json::array();
+  for (const Slot& slot : arena.slots())
+    slots.push_back({{"offset", slot.offset}, {"bytes", slot.bytes}, {"writable", slot.writable}});
+  return Dump({{"op", "map"}, {"id", id}, {"guard", kGuardBytes}, {"slots", std::move(slots)}});
+}
+
+std::string RunRequest(int64_t id, std::span<const PlacedCall> calls) {
+  fmt::memory_buffer out;
+  fmt::format_to(std::back_inserter(out), "{{\"op\":\"run\",\"id\":{},\"calls\":[", id);
+  const char* separator = "";
+  for (const PlacedCall& placed : calls) {
+    fmt::format_to(std::back_inserter(out), "{}{{\"options\":[", separator);
+    AppendOptions(&out, placed.call->options);
+    fmt::format_to(std::back_inserter(out), "],\"tensors\":[");
+    AppendTensors(&out, placed.tensors);
+    fmt::format_to(std::back_inserter(out), "]}}");
+    separator = ",";
+  }
+  fmt::format_to(std::back_inserter(out), "]}}");
+  return fmt::to_string(out);
+}
+
+tl::expected<KernelIdentity, std::string> ParseLoadReply(std::string_view line, int64_t id) {
+  const auto reply = ParseReply(line, id);
+  if (!reply) return tl::unexpected(reply.error());
+  std::string error;
+  if (!TakeString(*reply, "error", &error)) return tl::unexpected(Nonsense(line));
+  if (!error.empty()) return tl::unexpected(error);
+  KernelIdentity identity;
+  if (!reply->contains("contract") || !TakeString(*reply, "contract", &identity.contract_json) ||
+      !TakeString(*reply, "name", &identity.name) ||
+      !TakeString(*reply, "version", &identity.version))
+    return tl::unexpected(Nonsense(line));
+  return identity;
+}
+
+tl::expected<std::vector<uint64_t>, std::string> ParseMapReply(std::string_view line, int64_t id,
+                                                               size_t slots) {
+  const auto reply = ParseReply(line, id);
+  if (!reply) return tl::unexpected(reply.error());
+  std::string error;
+  if (!TakeString(*reply, "error", &error)) return tl::unexpected(Nonsense(line));
+  if (!error.empty()) return tl::unexpected(error);
+  const auto found = reply->find("addresses");
+  if (found == reply->end() || !found->is_array() || found->size() != slots)
+    return tl::unexpected(Nonsense(line));
+  std::vector<uint64_t> addresses;
+  for (const json& address : *found) {
+    if (!address.is_number_unsigned()) return tl::unexpected(Nonsense(line));
+    addresses.push_back(address.get<uint64_t>());
+  }
+  return addresses;
+}
+
+tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id,
+                                                    size_t call) {
+  const auto reply = ParseReply(line, id);
+  if (!reply) return tl::unexpected(reply.error());
+  const auto index = reply->find("call");
+  const auto status = reply->find("status");
+  const auto is_int = [&](auto found) {
+    return found != reply->end() && found->is_number_integer();
+  };
+  CallReply result;
+  if (!is_int(index) || index->get<int64_t>() != static_cast<int64_t>(call) || !is_int(status) ||
+      !TakeString(*reply, "message", &result.message) ||
+      !TakeString(*reply, "float_environment", &result.float_environment) ||
+      !TakeString(*reply, "thrown", &result.thrown))
+    return tl::unexpected(Nonsense(line));
+  result.status = status->get<int>();
+  result.out_of_memory = reply->value("out_of_memory", json()) == json(true);
+  return result;
+}
+
+}  // namespace attest

@@ -1,0 +1,89 @@
+// A kernel in its worker process: the only way the harness runs a kernel. The session loads the
+// plug-in in a child, lays the tensors of each call out in shared memory between guard pages, and
+// turns whatever happens there (a crash, a hang, an overread, an exit) into a CallResult. The
+// worker is restarted after a death; the harness never is. One session is used by one thread at a
+// time.
+#ifndef ATTEST_HARNESS_SANDBOX_SESSION_H_
+#define ATTEST_HARNESS_SANDBOX_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+#include "properties/harness/sandbox/call.h"
+
+namespace attest {
+
+// How a user names a kernel: PATH_OR_NAME[:VARIANT][?key=value[&key=value]...]. A name without a
+// slash is looked up among the installed plug-ins ("tiled" is attest_kernel_tiled.so).
+struct KernelSpec {
+  std::string text;                                          // as written by the user
+  std::string library;                                       // path of the shared library
+  std::vector<std::pair<std::string, std::string>> options;  // "variant" first where given
+};
+// Resolves a name; the error is one line that lists what is installed when the name is unknown.
+tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text);
+// The names of installed plug-ins ("reference", "tiled", ...), sorted.
+std::vector<std::string> InstalledKernels();
+
+struct SessionOptions {
+  std::chrono::milliseconds deadline{
+      2000};  // per call; the first call of a worker gets ten times it
+  uint64_t memory_limit_bytes = uint64_t{8} << 30;
+  int threads = 1;
+};
+
+struct KernelIdentity {
+  std::string name;
+  std::string version;
+  std::string contract_json;
+};
+
+// Counters since the session opened; where the time goes.
+struct SessionStats {
+  int64_t calls = 0;
+  int64_t round_trips = 0;
+  int64_t restarts = 0;
+  double seconds_in_worker = 0;  // waiting for replies
+};
+
+class KernelSession {
+ public:
+  // Starts a worker and creates the kernel. The error is one line: library missing or not loadable,
+  // symbol missing, wrong ABI version, create refused (with the kernel's own message), crash or
+  // hang while loading.
+  static tl::expected<std::unique_ptr<KernelSession>, std::string> Open(
+      const KernelSpec& spec, const SessionOptions& options = {});
+  ~KernelSession();
+  KernelSession(const KernelSession&) = delete;
+  KernelSession& operator=(const KernelSession&) = delete;
+
+  const KernelIdentity& identity() const;
+  const KernelSpec& spec() const;
+  const SessionStats& stats() const;
+
+  // Runs the calls in order, in one round trip where they fit the arena, and returns one result a
+  // call. A fault in one call costs the others nothing: they are run again in a fresh worker. Never
+  // throws, never blocks longer than the deadlines.
+  std::vector<CallResult> Run(std::span<const Call> calls);
+
+  // What the kernel printed since the last call of this function (stdout and stderr, at most 64
+  // KiB).
+  std::string TakeOutput();
+
+ private:
+  struct Impl;
+  explicit KernelSession(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_SANDBOX_SESSION_H_

@@ -1,0 +1,34 @@
+// A kernel plug-in in this process: loads the shared library, checks its table and makes an
+// instance.
+#ifndef ATTEST_HARNESS_SANDBOX_WORKER_PLUGIN_H_
+#define ATTEST_HARNESS_SANDBOX_WORKER_PLUGIN_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <attest/kernel.h>
+#include <tl/expected.hpp>
+
+namespace attest {
+
+struct Plugin {
+  const attest_kernel_table* table = nullptr;
+  void* kernel = nullptr;  // the instance; may be null
+  std::string contract;
+};
+
+using StringPairs = std::vector<std::pair<std::string, std::string>>;
+
+// The error is one line that begins with the path: not loadable, no attest_kernel, another ABI
+// version, an incomplete table, create refused, no contract. The library is never unloaded.
+// Exceptions out of the plug-in pass through.
+tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const StringPairs& options,
+                                             int threads);
+
+// A kernel's message as one line: control characters become spaces.
+std::string OneLine(std::string text);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_SANDBOX_WORKER_PLUGIN_H_

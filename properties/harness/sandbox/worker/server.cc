@@ -1,0 +1,220 @@
+#include "properties/harness/sandbox/worker/server.h"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "properties/harness/sandbox/worker/arguments.h"
+
+namespace attest {
+namespace {
+
+using nlohmann::json;
+
+// Sanitizers reserve terabytes of address space, which no limit would allow.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kLimitAddressSpace = false;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
+constexpr bool kLimitAddressSpace = false;
+#else
+constexpr bool kLimitAddressSpace = true;
+#endif
+#else
+constexpr bool kLimitAddressSpace = true;
+#endif
+
+std::optional<std::string> LimitMemory(uint64_t bytes) {
+  if (!kLimitAddressSpace || bytes == 0) return std::nullopt;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0) return std::string(std::strerror(errno));
+  if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < bytes) return std::nullopt;
+  limit.rlim_cur = limit.rlim_max = bytes;
+  if (::setrlimit(RLIMIT_AS, &limit) != 0)
+    return fmt::format("cannot set the memory limit of {} bytes: {}", bytes,
+                       std::strerror(errno));
+  return std::nullopt;
+}
+
+std::string Dump(const json& value) {
+  // A kernel's text need not be UTF-8.
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// What came out of the kernel as an exception, if anything did.
+struct Thrown {
+  bool any = false;
+  bool out_of_memory = false;
+  std::string what;
+};
+
+// Runs `body`. A thread's forced unwinding (pthread_exit) is not an exception to hold: it passes.
+template <typename Body>
+Thrown Guarded(Body&& body) {
+  try {
+    body();
+  } catch (const std::bad_alloc&) {
+    return {true, true, "std::bad_alloc"};
+  } catch (const std::exception& error) {
+    return {true, false, OneLine(error.what())};
+  } catch (const char* text) {
+    return {true, false, OneLine(text)};
+  } catch (int number) {
+    return {true, false, fmt::format("the number {}", number)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Server::Server(int control, int arena, CrashNote* note)
+    : control_(control),
+      arena_(arena),
+      note_(note),
+      pid_(::getpid()),
+      baseline_(ReadFloatEnvironment()) {}
+
+bool Server::Serve() {
+  std::string received;
+  std::array<char, 64 * 1024> buffer;
+  for (;;) {
+    const ssize_t got = ::recv(control_, buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return false;
+    if (got == 0) break;
+    received.append(buffer.data(), static_cast<size_t>(got));
+    size_t begin = 0;
+    for (size_t end; (end = received.find('\n', begin)) != std::string::npos; begin = end + 1)
+      if (!Handle(std::string_view(received).substr(begin, end - begin))) return false;
+    received.erase(0, begin);
+  }
+  if (plugin_.table != nullptr) plugin_.table->destroy(plugin_.kernel);
+  return true;
+}
+
+bool Server::Handle(std::string_view line) {
+  int64_t id = 0;
+  std::string why;
+  try {
+    const json request = json::parse(line);
+    id = request.at("id").get<int64_t>();
+    return Dispatch(request, id);
+  } catch (const std::exception& error) {
+    why = fmt::format("bad request: {}", OneLine(error.what()));
+  }
+  return ReplyError(id, why);
+}
+
+bool Server::Dispatch(const json& request, int64_t id) {
+  const auto& op = request.at("op").get_ref<const std::string&>();
+  if (op == "run") return Run(request, id);
+  if (op == "map") return Map(request, id);
+  if (op == "load") return Load(request, id);
+  throw std::invalid_argument("unknown op " + op);
+}
+
+bool Server::Load(const json& request, int64_t id) {
+  if (request.at("protocol").get<int>() != 1) return ReplyError(id, "unknown protocol version");
+  if (const auto error = LimitMemory(request.at("memory_limit").get<uint64_t>()))
+    return ReplyError(id, *error);
+  const auto path = request.at("library").get<std::string>();
+  const auto options = request.at("options").get<StringPairs>();
+  const int threads = request.at("threads").get<int>();
+  tl::expected<Plugin, std::string> loaded;
+  const Thrown thrown = Guarded([&] { loaded = LoadPlugin(path, options, threads); });
+  if (thrown.any)
+    return ReplyError(id, fmt::format("{}: threw an exception while loading: {}", path,
+                                      thrown.what));
+  const std::string changed = DescribeChange(baseline_, ReadFloatEnvironment());
+  if (!changed.empty()) {
+    // Seen where a plug-in is linked with -ffast-math: its start-up code turns flush-to-zero on.
+    std::fprintf(stderr, "attest_worker: loading %s changed the floating-point environment (%s); "
+                 "it was set back\n", path.c_str(), changed.c_str());
+    RestoreFloatEnvironment(baseline_);
+  }
+  if (!loaded) return ReplyError(id, loaded.error());
+  plugin_ = std::move(*loaded);
+  return Reply(Dump({{"id", id},
+                     {"name", plugin_.table->name},
+                     {"version", plugin_.table->version},
+                     {"contract", plugin_.contract}}));
+}
+
+bool Server::Map(const json& request, int64_t id) {
+  std::vector<MappedSlot> slots;
+  for (const json& slot : request.at("slots"))
+    slots.push_back({slot.at("offset").get<uint64_t>(), slot.at("bytes").get<uint64_t>(),
+                     slot.at("writable").get<bool>(), nullptr});
+  const auto mapped = slots_.Map(arena_, request.at("guard").get<uint64_t>(), std::move(slots));
+  if (!mapped) return ReplyError(id, mapped.error());
+  json addresses = json::array();
+  for (const MappedSlot& slot : slots_.slots())
+    addresses.push_back(reinterpret_cast<uint64_t>(slot.address));
+  return Reply(Dump({{"id", id}, {"addresses", std::move(addresses)}}));
+}
+
+bool Server::Run(const json& request, int64_t id) {
+  if (plugin_.table == nullptr) return ReplyError(id, "no kernel is loaded");
+  size_t index = 0;
+  for (const json& call : request.at("calls"))
+    if (!RunCall(call, id, index++)) return false;
+  std::fflush(stdout);
+  return true;
+}
+
+bool Server::RunCall(const json& call, int64_t id, size_t index) {
+  Arguments arguments(call, slots_);
+  attest_status status = ATTEST_FAILED;
+  note_->in_call = 1;
+  const Thrown thrown =
+      Guarded([&] { status = plugin_.table->forward(plugin_.kernel, arguments.call()); });
+  // A fork that came back instead of the worker, or beside it: it must not speak.
+  if (::getpid() != pid_) ::_exit(0);
+  note_->in_call = 0;
+  std::string changed;
+  if (const FloatEnvironment after = ReadFloatEnvironment(); after != baseline_) {
+    changed = DescribeChange(baseline_, after);
+    RestoreFloatEnvironment(baseline_);
+  }
+  const std::string message = status == ATTEST_OK ? std::string() : arguments.Message();
+  if (!thrown.any && message.empty() && changed.empty())
+    return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index,
+                             static_cast<int>(status)));
+  json reply = {{"id", id}, {"call", index}, {"status", static_cast<int>(status)},
+                {"message", message}};
+  if (!changed.empty()) reply["float_environment"] = changed;
+  if (thrown.any) reply["thrown"] = thrown.what;
+  if (thrown.out_of_memory) reply["out_of_memory"] = true;
+  return Reply(Dump(reply));
+}
+
+bool Server::ReplyError(int64_t id, std::string_view error) {
+  return Reply(Dump({{"id", id}, {"error", error}}));
+}
+
+bool Server::Reply(std::string line) {
+  line.push_back('\n');
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(control_, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    rest.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+}  // namespace attest

@@ -1,0 +1,49 @@
+// The arena as a kernel sees it: each slot mapped by itself, inputs read-only, with inaccessible
+// regions on both sides. One reservation holds all of it, so that nothing else of the process can
+// come to lie in a guard.
+#ifndef ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_
+#define ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tl/expected.hpp>
+
+namespace attest {
+
+struct MappedSlot {
+  uint64_t offset = 0;  // in the arena file
+  uint64_t bytes = 0;
+  bool writable = false;
+  std::byte* address = nullptr;
+};
+
+class SlotMap {
+ public:
+  SlotMap() = default;
+  ~SlotMap() { Unmap(); }
+  SlotMap(const SlotMap&) = delete;
+  SlotMap& operator=(const SlotMap&) = delete;
+
+  // Replaces the mapping: `slots` ascend by offset and do not touch. On an error nothing is mapped.
+  tl::expected<void, std::string> Map(int file, uint64_t guard, std::vector<MappedSlot> slots);
+
+  const std::vector<MappedSlot>& slots() const { return slots_; }
+
+  // The address of an offset of the arena file; the end of a slot is an address too. nullptr when
+  // the offset is in no slot.
+  std::byte* AddressOf(uint64_t offset) const;
+
+ private:
+  void Unmap();
+
+  std::byte* reserved_ = nullptr;
+  uint64_t reserved_bytes_ = 0;
+  std::vector<MappedSlot> slots_;
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_

@@ -1,0 +1,89 @@
+// The worker as an operating-system process: started with its file descriptors, spoken to in lines,
+// ended with everything it forked. Knows nothing of kernels or of what the lines say. Every wait
+// has a deadline, and what the worker prints is read while waiting, so that it can never block.
+#ifndef ATTEST_HARNESS_SANDBOX_WORKER_PROCESS_H_
+#define ATTEST_HARNESS_SANDBOX_WORKER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <tl/expected.hpp>
+
+#include "properties/harness/sandbox/file_descriptor.h"
+
+namespace attest {
+
+using Clock = std::chrono::steady_clock;
+
+// The descriptors that a worker finds open, beside an empty stdin.
+inline constexpr int kControlFd = 3;   // a stream socket: lines in both directions
+inline constexpr int kArenaFd = 4;     // the arena file
+inline constexpr int kLifelineFd = 5;  // to be left open: the harness's death kills through it
+
+// How a worker ended.
+struct Death {
+  enum class Kind { kExited, kSignaled, kKilled };  // kKilled: by us, it had not ended by itself
+  Kind kind = Kind::kKilled;
+  int code = 0;  // exit code or signal
+};
+
+// The last kOutputBytes of what the worker printed.
+class OutputTail {
+ public:
+  static constexpr size_t kOutputBytes = 64 * 1024;
+  void Append(std::string_view text);
+  std::string Take();
+
+ private:
+  std::string text_;
+};
+
+class WorkerProcess {
+ public:
+  enum class Received { kLine, kTimeout, kGone, kOversized };
+
+  // Starts `program` with `title` as its only argument (shown by ps) and the arena as kArenaFd.
+  // What it prints goes to `output`, which must outlive the process.
+  static tl::expected<std::unique_ptr<WorkerProcess>, std::string> Start(const std::string& program,
+                                                                         const std::string& title,
+                                                                         int arena_fd,
+                                                                         OutputTail* output);
+  // Kills the worker's whole process group, if Bury has not been called.
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  // Sends a line (the newline is added). False when the worker is gone or does not read.
+  bool Send(std::string line, Clock::time_point deadline);
+
+  // Waits for a line, which is returned without its newline.
+  Received Receive(std::string* line, Clock::time_point deadline);
+
+  // Reads what has been printed so far, without waiting.
+  void DrainOutput();
+
+  // Closes the control socket, waits at most `grace` for the worker to end by itself, then kills
+  // what remains of its process group and reaps it.
+  Death Bury(std::chrono::milliseconds grace);
+
+ private:
+  WorkerProcess(pid_t pid, FileDescriptor control, FileDescriptor printed, FileDescriptor lifeline,
+                OutputTail* output);
+  bool HasEnded() const;
+  bool TakeLine(std::string* line);
+  bool ReadControl();
+
+  pid_t pid_;
+  FileDescriptor control_, printed_, lifeline_;
+  OutputTail* output_;
+  std::string received_;
+  bool buried_ = false;
+};
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_SANDBOX_WORKER_PROCESS_H_
