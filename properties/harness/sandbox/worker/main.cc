@@ -7,15 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "properties/harness/sandbox/sanitized.h"
 #include "properties/harness/sandbox/worker/crash_handler.h"
 #include "properties/harness/sandbox/worker/server.h"
 #include "properties/harness/sandbox/worker_process.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if ATTEST_SANITIZED
 // Leaks are not judged here, and the leak check at exit needs ptrace, which containers may refuse.
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-#endif
 #endif
 
 namespace {

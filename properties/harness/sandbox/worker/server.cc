@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "properties/harness/sandbox/sanitized.h"
 #include "properties/harness/sandbox/worker/arguments.h"
 
 namespace attest {
@@ -24,18 +26,7 @@ namespace {
 using nlohmann::json;
 
 // Sanitizers reserve terabytes of address space, which no limit would allow.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kLimitAddressSpace = false;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(memory_sanitizer)
-constexpr bool kLimitAddressSpace = false;
-#else
-constexpr bool kLimitAddressSpace = true;
-#endif
-#else
-constexpr bool kLimitAddressSpace = true;
-#endif
+constexpr bool kLimitAddressSpace = !kSanitized;
 
 std::optional<std::string> LimitMemory(uint64_t bytes) {
   if (!kLimitAddressSpace || bytes == 0) return std::nullopt;
@@ -61,7 +52,7 @@ struct Thrown {
   std::string what;
 };
 
-// Runs `body`. A thread's forced unwinding (pthread_exit) is not an exception to hold: it passes.
+// Runs `body`, holding every exception. A thread's forced unwinding (pthread_exit) is none.
 template <typename Body>
 Thrown Guarded(Body&& body) {
   try {
@@ -70,10 +61,10 @@ Thrown Guarded(Body&& body) {
     return {true, true, "std::bad_alloc"};
   } catch (const std::exception& error) {
     return {true, false, OneLine(error.what())};
-  } catch (const char* text) {
-    return {true, false, OneLine(text)};
-  } catch (int number) {
-    return {true, false, fmt::format("the number {}", number)};
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    return {true, false, "of a type that is no std::exception"};
   }
   return {};
 }

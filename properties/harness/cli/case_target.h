@@ -1,0 +1,32 @@
+// What replay and shrink work on: a case file, the property it is about and the kernel it is run
+// on, from the command line or, where that says nothing, from the file.
+#ifndef ATTEST_HARNESS_CLI_CASE_TARGET_H_
+#define ATTEST_HARNESS_CLI_CASE_TARGET_H_
+
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "properties/harness/case/toml.h"
+#include "properties/harness/cli/open_kernel.h"
+#include "properties/property.h"
+
+namespace attest {
+
+struct CaseTarget {
+  CaseFile file;
+  const Property* property;
+  std::string kernel;
+  OpenedKernel opened;
+};
+
+// Empty `property` and `kernel` mean the file's; a file without a property is held against the
+// reference. The error is one line.
+tl::expected<CaseTarget, std::string> OpenCaseTarget(const std::string& path,
+                                                     const std::string& property,
+                                                     const std::string& kernel,
+                                                     const OpenKernelOptions& options);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_CLI_CASE_TARGET_H_

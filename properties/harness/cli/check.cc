@@ -1,0 +1,291 @@
+// attest check: every applicable property on each kernel.
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "properties/harness/cli/arguments.h"
+#include "properties/harness/cli/commands.h"
+#include "properties/harness/cli/console.h"
+#include "properties/harness/cli/interrupt.h"
+#include "properties/harness/cli/open_kernel.h"
+#include "properties/harness/cli/report_sink.h"
+#include "properties/harness/report/json_lines.h"
+#include "properties/harness/report/junit.h"
+#include "properties/harness/report/progress.h"
+#include "properties/harness/report/run_report.h"
+#include "properties/harness/report/terminal.h"
+#include "properties/harness/runner/run_property.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What the user wrote.
+struct CheckArguments {
+  std::vector<std::string> kernels;
+  std::vector<std::string> optional_kernels;
+  std::string plan = "quick";
+  std::vector<std::string> properties;
+  std::string seed = "1";
+  std::string duration;
+  std::string shard = "0/1";
+  ReportPaths paths{"", "", "attest-report"};
+  int64_t deadline_ms = 2000;
+  int threads = 1;
+  std::string contract;
+  bool strict = false;
+};
+
+// What it means.
+struct CheckPlan {
+  std::vector<const Property*> properties;
+  RunOptions run;
+  std::optional<std::chrono::seconds> duration;
+  OpenKernelOptions open;
+};
+
+tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments) {
+  if (arguments.strict && arguments.contract.empty()) {
+    return tl::unexpected(std::string("--strict: of what: name a contract with --contract"));
+  }
+  CheckPlan plan;
+  const auto properties = SelectProperties(arguments.properties);
+  if (!properties) return tl::unexpected(properties.error());
+  const auto named = ParsePlan(arguments.plan);
+  if (!named) return tl::unexpected(named.error());
+  const auto seed = ParseSeed(arguments.seed);
+  if (!seed) return tl::unexpected(seed.error());
+  const auto shard = ParseShard(arguments.shard);
+  if (!shard) return tl::unexpected(shard.error());
+  if (!arguments.duration.empty()) {
+    const auto duration = ParseDuration(arguments.duration);
+    if (!duration) return tl::unexpected(duration.error());
+    plan.duration = *duration;
+  }
+  plan.properties = *properties;
+  plan.run.plan = *named;
+  plan.run.seed = *seed;
+  std::tie(plan.run.shard_index, plan.run.shard_count) = *shard;
+  plan.run.stop = &Interrupted();
+  plan.open.session.deadline = std::chrono::milliseconds(arguments.deadline_ms);
+  plan.open.session.threads = arguments.threads;
+  plan.open.contract = arguments.contract;
+  plan.open.strict = arguments.strict;
+  return plan;
+}
+
+// Saves each finding the moment it is made: a run that is killed later has not lost it.
+class SavingObserver : public ProgressLine {
+ public:
+  SavingObserver(ReportSink& sink, std::string program)
+      : sink_(sink), program_(std::move(program)) {}
+
+  void OnFinding(const Finding& finding) override {
+    findings_.push_back(sink_.Save(finding, program_));
+    sink_.WriteJson(FindingLine(findings_.back()));
+  }
+  std::vector<ReportedFinding> TakeFindings() { return std::exchange(findings_, {}); }
+
+ private:
+  ReportSink& sink_;
+  std::string program_;
+  std::vector<ReportedFinding> findings_;
+};
+
+class CheckRun {
+ public:
+  CheckRun(CheckPlan plan, RunInfo info, ReportSink& sink)
+      : plan_(std::move(plan)), sink_(sink), observer_(sink, info.program) {
+    report_.info = std::move(info);
+  }
+
+  // Opens every kernel before any is run, so that a typing mistake in the last costs no waiting.
+  // Optional kernels that do not open are noted as skipped.
+  tl::expected<void, std::string> Open(const CheckArguments& arguments) {
+    std::set<std::string> seen;
+    for (const bool optional : {false, true}) {
+      for (const auto& text : optional ? arguments.optional_kernels : arguments.kernels) {
+        if (!seen.insert(text).second) continue;
+        if (auto done = OpenOne(text, optional); !done) return done;
+      }
+    }
+    return {};
+  }
+
+  int Run() {
+    sink_.WriteJson(RunLine(report_));
+    left_ =
+        static_cast<int64_t>(plan_.properties.size()) *
+        static_cast<int64_t>(std::count_if(opened_.begin(), opened_.end(), [](const auto& kernel) {
+          return kernel.session != nullptr;
+        }));
+    if (plan_.duration) end_ = Clock::now() + *plan_.duration;
+    for (size_t i = 0; i < opened_.size(); ++i) {
+      if (opened_[i].session) RunKernel(opened_[i], report_.kernels[i]);
+    }
+    observer_.Clear();
+    const int status = ExitCode(report_);
+    Print(TerminalReport(report_));
+    const auto written = sink_.Finish(SummaryLine(report_, status), JUnitText(report_));
+    return written ? status : Complain(kExitHarness, written.error());
+  }
+
+ private:
+  tl::expected<void, std::string> OpenOne(const std::string& text, bool optional) {
+    auto opened = OpenKernel(text, plan_.open);
+    if (!opened && !optional) return tl::unexpected(opened.error());
+    KernelReport kernel;
+    kernel.kernel = text;
+    kernel.optional = optional;
+    if (opened) {
+      kernel.identity = opened->session->identity();
+      kernel.contract = opened->contract;
+      opened_.push_back(std::move(*opened));
+    } else {
+      kernel.skipped = opened.error();
+      opened_.emplace_back();
+    }
+    report_.kernels.push_back(std::move(kernel));
+    return {};
+  }
+
+  void RunKernel(OpenedKernel& opened, KernelReport& kernel) {
+    const auto start = Clock::now();
+    observer_.SetKernel(kernel.kernel);
+    std::set<Signature> known;
+    for (const Property* property : plan_.properties) {
+      RunOptions options = plan_.run;
+      options.known = known;
+      options.stop_at = ShareOfTime();
+      PropertyResult result =
+          RunProperty(*property, opened.contract, *opened.session, options, observer_);
+      for (const Finding& finding : result.findings) known.insert(finding.signature);
+      kernel.results.push_back(std::move(result));
+    }
+    kernel.findings = observer_.TakeFindings();
+    AttributeFindings(kernel);
+    kernel.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    kernel.stats = opened.session->stats();
+    for (const PropertyResult& result : kernel.results) sink_.WriteJson(ResultLine(result));
+    opened.session.reset();  // its worker need not wait for the others
+  }
+
+  // Of what is left of --for, each property still to come gets the same; what one does not use goes
+  // to those behind it.
+  std::optional<Clock::time_point> ShareOfTime() {
+    const int64_t left = left_--;
+    if (!end_) return std::nullopt;
+    const auto now = Clock::now();
+    return now >= *end_ ? now : now + (*end_ - now) / left;
+  }
+
+  CheckPlan plan_;
+  ReportSink& sink_;
+  SavingObserver observer_;
+  RunReport report_;
+  std::vector<OpenedKernel> opened_;  // beside report_.kernels; no session where skipped
+  std::optional<Clock::time_point> end_;
+  int64_t left_ = 0;  // properties not yet started, over all kernels
+};
+
+RunInfo InfoOf(const CommandLine& line, const CheckPlan& plan) {
+  RunInfo info;
+  info.program = line.program;
+  info.command = line.text;
+  info.plan = plan.run.plan.name;
+  info.cases_per_property = plan.run.plan.cases_per_property;
+  info.seed = plan.run.seed;
+  info.shard_index = plan.run.shard_index;
+  info.shard_count = plan.run.shard_count;
+  return info;
+}
+
+int Check(const CheckArguments& arguments, const CommandLine& line) {
+  auto plan = Understand(arguments);
+  if (!plan) return Complain(kExitUsage, plan.error());
+  if (arguments.kernels.empty() && arguments.optional_kernels.empty()) {
+    return Complain(kExitUsage, "check: no kernel: name one, 'attest list kernels' shows them");
+  }
+  auto sink = ReportSink::Open(arguments.paths);
+  if (!sink) return Complain(kExitUsage, sink.error());
+  const RunInfo info = InfoOf(line, *plan);
+  CheckRun run(std::move(*plan), info, **sink);
+  if (const auto opened = run.Open(arguments); !opened) {
+    (*sink)->Abandon();
+    return Complain(kExitUsage, opened.error());
+  }
+  return run.Run();
+}
+
+void AddReportOptions(CLI::App& command, CheckArguments& arguments) {
+  command
+      .add_option("--json", arguments.paths.json,
+                  "Write JSON lines to FILE: run, finding, result, summary. They stand in "
+                  "FILE.partial until the run ends")
+      ->type_name("FILE");
+  command.add_option("--junit", arguments.paths.junit, "Write JUnit XML to FILE")
+      ->type_name("FILE");
+  command
+      .add_option("--report", arguments.paths.folder,
+                  "Folder for the case files of findings, made with the first")
+      ->type_name("DIR")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, CommandLine& line) {
+  auto arguments = std::make_shared<CheckArguments>();
+  CLI::App* command = app.add_subcommand("check", "Run all applicable properties on kernels");
+  command->add_option("KERNEL", arguments->kernels, "Kernels, run one after the other");
+  command
+      ->add_option("--optional", arguments->optional_kernels,
+                   "A kernel that is skipped where it is not installed, and does not decide the "
+                   "exit status; repeatable")
+      ->type_name("KERNEL")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--plan", arguments->plan, "Cases per property: quick, ci or overnight")
+      ->capture_default_str();
+  command
+      ->add_option("--property", arguments->properties,
+                   "Only properties whose id matches the pattern; repeatable")
+      ->type_name("GLOB")
+      ->expected(1)
+      ->take_all();
+  command->add_option("--seed", arguments->seed, "Same seed, same cases")->capture_default_str();
+  command
+      ->add_option("--for", arguments->duration,
+                   "Stop after 30s, 5m or 8h; what is cut short is INCONCLUSIVE")
+      ->type_name("TIME");
+  command->add_option("--shard", arguments->shard, "Run part i of n, 0 <= i < n")
+      ->type_name("i/n")
+      ->capture_default_str();
+  AddReportOptions(*command, *arguments);
+  command->add_option("--deadline", arguments->deadline_ms, "Milliseconds one kernel call may take")
+      ->check(CLI::Range(int64_t{1}, int64_t{3600000}))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "Threads that a kernel is given")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--contract", arguments->contract,
+                   "Hold the kernel to this published contract, for what the kernel offers")
+      ->type_name("NAME");
+  command->add_flag("--strict", arguments->strict,
+                    "With --contract: the kernel must offer all that the contract does");
+  command->callback(
+      [arguments, &line] { line.run = [arguments, &line] { return Check(*arguments, line); }; });
+}
+
+}  // namespace attest

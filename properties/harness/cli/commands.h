@@ -1,0 +1,27 @@
+// The subcommands of `attest`. Each function adds one to the parser; when the user asks for it,
+// `run` is set to what it does, which returns the exit status.
+#ifndef ATTEST_HARNESS_CLI_COMMANDS_H_
+#define ATTEST_HARNESS_CLI_COMMANDS_H_
+
+#include <functional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace attest {
+
+struct CommandLine {
+  std::string program;  // argv[0]
+  std::string text;     // all of it, quoted for a shell
+  std::function<int()> run;
+};
+
+void AddCheck(CLI::App& app, CommandLine& line);
+void AddReplay(CLI::App& app, CommandLine& line);
+void AddShrink(CLI::App& app, CommandLine& line);
+void AddList(CLI::App& app, CommandLine& line);
+void AddVectors(CLI::App& app, CommandLine& line);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_CLI_COMMANDS_H_

@@ -1,0 +1,282 @@
+// The program as a user meets it: exit statuses, the one line of an error, the files it leaves.
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "properties/harness/cli/run_program.h"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class EndToEnd : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "attest_e2e_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ProgramResult Run(const std::vector<std::string>& arguments) const {
+    return RunAttest(arguments, folder_);
+  }
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  bool Exists(const std::string& name) const { return std::filesystem::exists(Path(name)); }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name)) << text;
+  }
+  std::vector<nlohmann::json> JsonOfType(const std::string& name, const std::string& type) const {
+    std::vector<nlohmann::json> lines;
+    for (const auto& line : ReadJsonLines(Path(name))) {
+      if (line["type"] == type) lines.push_back(line);
+    }
+    return lines;
+  }
+  // One line on stderr, "attest: ...", and nothing on stdout.
+  static void ExpectOneLine(const ProgramResult& result) {
+    EXPECT_THAT(result.err, StartsWith("attest: "));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+
+  std::string folder_;
+};
+
+struct BadInput {
+  const char* what;
+  std::vector<std::string> arguments;
+  const char* says;
+};
+
+TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
+  Write("malformed.toml", "version = 1\n\n[problem\n");
+  Write("impossible.toml",
+        "version = 1\n[problem]\nbatch = 1\nq_heads = 8\nkv_heads = 3\nq_len = 1\nkv_len = 1\n"
+        "head_dim = 1\nvalue_dim = 1\ndtype = \"f32\"\n");
+  Write("no_folder", "");
+  Write("no_vectors.txt", "");
+  const std::string plugins = BinFolder() + "/../testdata/";
+  const BadInput table[] = {
+      {"no subcommand", {}, "attest --help"},
+      {"unknown subcommand", {"frobnicate"}, "attest --help"},
+      {"unknown option", {"check", "tiled", "--frob"}, "--frob"},
+      {"no kernel", {"check"}, "no kernel"},
+      {"unknown kernel", {"check", "nope"}, "nope"},
+      {"unknown kernel behind a good one", {"check", "tiled", "nope"}, "nope"},
+      {"unknown variant", {"check", "mutant:nope"}, "nope"},
+      {"missing library", {"check", "./nope.so"}, "nope.so"},
+      {"no library", {"check", "./malformed.toml"}, "malformed.toml"},
+      {"missing symbol", {"check", plugins + "bad_plugin_no_symbol.so"}, "attest_kernel"},
+      {"wrong ABI version", {"check", plugins + "bad_plugin_abi.so"}, "version"},
+      {"malformed contract", {"check", plugins + "bad_plugin_contract.so"}, "f33"},
+      {"unknown plan", {"check", "tiled", "--plan", "swift"}, "quick, ci, overnight"},
+      {"pattern without match", {"check", "tiled", "--property", "no.*"}, "list properties"},
+      {"no duration", {"check", "tiled", "--for", "soon"}, "--for"},
+      {"duration zero", {"check", "tiled", "--for", "0s"}, "--for"},
+      {"no shard", {"check", "tiled", "--shard", "4/4"}, "--shard"},
+      {"negative seed", {"check", "tiled", "--seed", "-1"}, "--seed"},
+      {"unknown contract", {"check", "tiled", "--contract", "nope"}, "attest-1"},
+      {"strict without contract", {"check", "tiled", "--strict"}, "--contract"},
+      {"json in no folder", {"check", "tiled", "--json", "no/such/x.json"}, "no/such"},
+      {"junit is a folder", {"check", "tiled", "--junit", "."}, "folder"},
+      {"report is a file", {"check", "tiled", "--report", "no_folder"}, "no_folder"},
+      {"missing case", {"replay", "nope.toml", "tiled"}, "nope.toml"},
+      {"malformed case", {"replay", "malformed.toml", "tiled"}, "malformed.toml:3"},
+      {"impossible sizes", {"replay", "impossible.toml", "tiled"}, "kv_heads"},
+      {"missing case to shrink", {"shrink", "nope.toml", "tiled"}, "nope.toml"},
+      {"unreadable folder", {"vectors", "nope", "tiled"}, "nope"},
+      {"folder without vectors", {"vectors", ".", "tiled"}, "."},
+      {"list of what", {"list", "frobs"}, "frobs"},
+  };
+  for (const BadInput& bad : table) {
+    SCOPED_TRACE(bad.what);
+    const ProgramResult result = Run(bad.arguments);
+    EXPECT_EQ(result.status, 3) << result.err;
+    ExpectOneLine(result);
+    EXPECT_THAT(result.err, HasSubstr(bad.says));
+  }
+  EXPECT_FALSE(Exists("attest-report"));
+}
+
+TEST_F(EndToEnd, HelpAndVersionSucceed) {
+  EXPECT_EQ(Run({"--help"}).status, 0);
+  EXPECT_THAT(Run({"check", "--help"}).out, HasSubstr("FILE.partial"));
+  EXPECT_THAT(Run({"--version"}).out, StartsWith("attest "));
+}
+
+TEST_F(EndToEnd, ListNamesPropertiesContractsKernelsAndMutants) {
+  const std::string out = Run({"list"}).out;
+  for (const char* name : {"equivalence.matches_reference", "attest-1", "tiled", "mutant:zeros"}) {
+    EXPECT_THAT(out, HasSubstr(name));
+  }
+}
+
+TEST_F(EndToEnd, CorrectKernelPassesAndLeavesNoFolder) {
+  const ProgramResult result = Run({"check", "tiled", "--json", "run.json", "--junit", "run.xml"});
+  EXPECT_EQ(result.status, 0) << result.out;
+  EXPECT_EQ(result.err, "");
+  EXPECT_FALSE(Exists("attest-report"));
+  EXPECT_FALSE(Exists("run.json.partial"));
+  EXPECT_THAT(ReadText(Path("run.xml")), HasSubstr("failures=\"0\""));
+  ASSERT_EQ(JsonOfType("run.json", "run").size(), 1u);
+  ASSERT_EQ(JsonOfType("run.json", "summary").size(), 1u);
+  const auto summary = JsonOfType("run.json", "summary")[0];
+  EXPECT_EQ(summary["exit_code"], 0);
+  EXPECT_EQ(summary["kernels"][0]["bins_missing"], nlohmann::json::array());
+  for (const auto& result_line : JsonOfType("run.json", "result")) {
+    EXPECT_GT(result_line["cases_run"], 0) << result_line["property"];
+  }
+}
+
+TEST_F(EndToEnd, FindingIsReplayedByItsOwnCommand) {
+  const ProgramResult result = Run({"check", "mutant:kv-head-modulo", "--property",
+                                    "equivalence.matches_reference", "--json", "run.json"});
+  EXPECT_EQ(result.status, 1);
+  const auto findings = JsonOfType("run.json", "finding");
+  ASSERT_FALSE(findings.empty());
+  const std::string command = findings[0]["replay"];
+  EXPECT_THAT(result.out, HasSubstr(command));
+  const std::string all = "cd " + folder_ + " && " + command + " > replayed";
+  EXPECT_EQ(WEXITSTATUS(std::system(all.c_str())), 1);
+  EXPECT_THAT(ReadText(Path("replayed")), HasSubstr("reference"));
+  const std::string file = findings[0]["case_file"];
+  EXPECT_EQ(Run({"replay", file, "tiled"}).status, 0) << "another kernel passes the same case";
+  EXPECT_EQ(Run({"shrink", file, "mutant:kv-head-modulo", "-o", "smaller.toml"}).status, 1);
+  EXPECT_EQ(Run({"replay", "smaller.toml"}).status, 1);
+  EXPECT_EQ(Run({"shrink", file, "tiled"}).status, 2) << "nothing to shrink";
+}
+
+TEST_F(EndToEnd, SameSeedGivesTheSameFindings) {
+  const std::vector<std::string> check{"check", "mutant:missing-rescale", "--property",
+                                       "equivalence.*", "--json"};
+  std::vector<std::string> first = check, second = check;
+  first.push_back("first.json");
+  second.push_back("second.json");
+  Run(first);
+  Run(second);
+  const auto a = JsonOfType("first.json", "finding"), b = JsonOfType("second.json", "finding");
+  EXPECT_FALSE(a.empty());
+  EXPECT_EQ(a, b);
+}
+
+TEST_F(EndToEnd, OptionalKernelsDoNotDecide) {
+  const std::string only = "equivalence.matches_reference";
+  EXPECT_EQ(Run({"check", "tiled", "--optional", "mutant:zeros", "--property", only}).status, 0);
+  const ProgramResult skipped =
+      Run({"check", "tiled", "--optional", "nope:attention", "--property", only});
+  EXPECT_EQ(skipped.status, 0);
+  EXPECT_THAT(skipped.out, HasSubstr("skipped: "));
+  EXPECT_EQ(Run({"check", "--optional", "nope:attention"}).status, 2) << "nothing was run";
+}
+
+TEST_F(EndToEnd, UnsupportedAloneIsInconclusive) {
+  const ProgramResult result =
+      Run({"check", "minimal", "--property", "causal.future_keys_do_not_matter"});
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("UNSUPPORTED"));
+}
+
+TEST_F(EndToEnd, CutShortIsInconclusive) {
+  const ProgramResult result = Run({"check", "tiled", "--plan", "overnight", "--for", "1s"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.out, HasSubstr("out of time"));
+}
+
+TEST_F(EndToEnd, ShardsShareTheCases) {
+  int64_t cases = 0;
+  for (const char* shard : {"0/3", "1/3", "2/3"}) {
+    const std::string file = std::string("shard") + shard[0] + ".json";
+    EXPECT_EQ(Run({"check", "tiled", "--property", "equivalence.matches_reference", "--shard",
+                   shard, "--json", file})
+                  .status,
+              0);
+    cases += JsonOfType(file, "result")[0]["cases_run"].get<int64_t>();
+  }
+  Run({"check", "tiled", "--property", "equivalence.matches_reference", "--json", "whole.json"});
+  EXPECT_EQ(cases, JsonOfType("whole.json", "result")[0]["cases_run"]);
+}
+
+TEST_F(EndToEnd, FullDiskIsExitFour) {
+  const std::string only = "equivalence.matches_reference";
+  for (const char* option : {"--json", "--junit"}) {
+    const ProgramResult result = Run({"check", "tiled", "--property", only, option, "/dev/full"});
+    EXPECT_EQ(result.status, 4);
+    EXPECT_THAT(result.err, HasSubstr("No space left"));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+  const std::string list = BinFolder() + "/attest list > /dev/full 2> " + Path("err");
+  EXPECT_EQ(WEXITSTATUS(std::system(list.c_str())), 4);
+}
+
+// Waits until `done` holds, for a time that only a fault can take.
+template <typename Condition>
+bool Eventually(const Condition& done) {
+  for (int i = 0; i < 3000; ++i) {
+    if (done()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+// Orphans of this process come back to it, so that a worker left behind is seen.
+bool AllDescendantsAreGone() {
+  return Eventually([] {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD;
+  });
+}
+
+TEST_F(EndToEnd, InterruptedRunReportsWhatIsThere) {
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Program program({"check", "tiled", "--plan", "overnight", "--json", "run.json"}, folder_);
+    ASSERT_TRUE(Eventually([&] { return !ReadJsonLines(Path("run.json.partial")).empty(); }));
+    program.Signal(signal);
+    const ProgramResult result = program.Wait();
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("interrupted"));
+    EXPECT_EQ(JsonOfType("run.json", "summary").size(), 1u);
+    EXPECT_FALSE(Exists("run.json.partial"));
+    EXPECT_TRUE(AllDescendantsAreGone());
+  }
+}
+
+TEST_F(EndToEnd, KilledRunLosesNoFindingAndLeavesNoWorker) {
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  Program program({"check", "mutant:zeros", "--plan", "overnight", "--json", "run.json"}, folder_);
+  ASSERT_TRUE(Eventually([&] { return !JsonOfType("run.json.partial", "finding").empty(); }));
+  program.Signal(SIGKILL);
+  EXPECT_EQ(program.Wait().status, 128 + SIGKILL);
+  EXPECT_FALSE(Exists("run.json"));
+  const auto findings = JsonOfType("run.json.partial", "finding");
+  ASSERT_FALSE(findings.empty());
+  EXPECT_TRUE(Exists(findings[0]["case_file"]));
+  EXPECT_TRUE(AllDescendantsAreGone());
+}
+
+TEST_F(EndToEnd, VectorsOfTheStandardPassOnTheReference) {
+  const char* folder = std::getenv("ATTEST_ONNX_VECTORS");
+  const std::string vectors =
+      folder != nullptr ? folder : ATTEST_SOURCE_DIR "/../shared/onnx-attention";
+  if (!std::filesystem::is_directory(vectors)) GTEST_SKIP() << vectors << " is not there";
+  const ProgramResult result = Run({"vectors", vectors, "reference", "--json", "run.json"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_FALSE(JsonOfType("run.json", "vector").empty());
+}
+
+}  // namespace
+}  // namespace attest

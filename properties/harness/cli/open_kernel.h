@@ -1,0 +1,33 @@
+// From the name of a kernel on the command line to a running worker and its contract.
+#ifndef ATTEST_HARNESS_CLI_OPEN_KERNEL_H_
+#define ATTEST_HARNESS_CLI_OPEN_KERNEL_H_
+
+#include <memory>
+#include <string>
+
+#include <tl/expected.hpp>
+
+#include "impl/attention/contract.h"
+#include "properties/harness/sandbox/session.h"
+
+namespace attest {
+
+struct OpenKernelOptions {
+  SessionOptions session;
+  std::string contract;  // --contract: replaces the declared one; empty = the declared one
+  bool strict = false;
+};
+
+struct OpenedKernel {
+  std::unique_ptr<KernelSession> session;
+  Contract contract;
+};
+
+// The error is one line: unknown name, library that does not load, wrong ABI version, malformed
+// contract.
+tl::expected<OpenedKernel, std::string> OpenKernel(const std::string& text,
+                                                   const OpenKernelOptions& options = {});
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_CLI_OPEN_KERNEL_H_

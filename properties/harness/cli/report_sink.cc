@@ -1,0 +1,78 @@
+#include "properties/harness/cli/report_sink.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "properties/harness/report/finding_text.h"
+
+namespace attest {
+
+tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const ReportPaths& paths) {
+  std::error_code ignored;
+  if (std::filesystem::exists(paths.folder, ignored) &&
+      !std::filesystem::is_directory(paths.folder, ignored)) {
+    return tl::unexpected(
+        fmt::format("--report {}: is no folder: choose another name", paths.folder));
+  }
+  if (!paths.json.empty() && paths.json == paths.junit) {
+    return tl::unexpected(
+        fmt::format("--json and --junit both name {}: name two files", paths.json));
+  }
+  std::unique_ptr<ReportSink> sink(new ReportSink(paths));
+  for (auto [path, file] : {std::pair{&paths.json, &sink->json_}, {&paths.junit, &sink->junit_}}) {
+    if (path->empty()) continue;
+    auto opened = OutputFile::Open(*path);
+    if (!opened) {
+      sink->Abandon();
+      return tl::unexpected(opened.error());
+    }
+    *file = std::move(*opened);
+  }
+  return sink;
+}
+
+void ReportSink::Keep(const tl::expected<void, std::string>& done) {
+  if (!done && first_error_.empty()) first_error_ = done.error();
+}
+
+void ReportSink::Abandon() {
+  if (json_) json_->Discard();
+  if (junit_) junit_->Discard();
+}
+
+void ReportSink::WriteJson(const std::string& line) {
+  if (json_) Keep(json_->Append(line));
+}
+
+void ReportSink::SaveCase(const Finding& finding, const std::string& file) {
+  std::error_code error;
+  std::filesystem::create_directories(paths_.folder, error);
+  if (error) {
+    return Keep(
+        tl::unexpected(fmt::format("cannot make the folder {}: {}: choose another with --report",
+                                   paths_.folder, error.message())));
+  }
+  Keep(WriteFile(file, CaseFileText(finding)));
+}
+
+ReportedFinding ReportSink::Save(const Finding& finding, const std::string& program) {
+  ReportedFinding reported;
+  reported.finding = finding;
+  reported.file = (std::filesystem::path(paths_.folder) / CaseFileName(finding)).string();
+  reported.command = fmt::format("{} replay {}", ShellQuote(program), ShellQuote(reported.file));
+  SaveCase(finding, reported.file);
+  return reported;
+}
+
+tl::expected<void, std::string> ReportSink::Finish(const std::string& last_json_line,
+                                                   const std::string& junit) {
+  if (json_) Keep(json_->Append(last_json_line).and_then([&] { return json_->Commit(); }));
+  if (junit_) Keep(junit_->Append(junit).and_then([&] { return junit_->Commit(); }));
+  if (!first_error_.empty()) return tl::unexpected(first_error_);
+  return {};
+}
+
+}  // namespace attest

@@ -1,0 +1,128 @@
+#include "properties/harness/cli/vector_result.h"
+
+#include <filesystem>
+#include <map>
+#include <span>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/oracle.h"
+#include "properties/harness/lower/lower.h"
+#include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/run_report.h"
+#include "properties/harness/runner/run_case.h"
+
+namespace attest {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Verdict UnsupportedFor(const std::vector<std::string>& reasons) {
+  Verdict verdict;
+  verdict.kind = VerdictKind::kUnsupported;
+  verdict.reason = fmt::format("{}", fmt::join(reasons, "; "));
+  return verdict;
+}
+
+// The first element of `observed` that differs from the stored values by more than 2 W. Empty rows
+// count only where the contract promises the standard's zeros.
+std::optional<Verdict> CompareStored(const VectorCase& vector, std::string_view output,
+                                     const Array& observed, const Array& stored, const Array& bound,
+                                     const Contract& contract) {
+  if (observed.shape != stored.shape) return std::nullopt;  // not asked for, or not offered
+  std::optional<Verdict> failure;
+  ForEachRow(vector.c.problem, [&](const Row& row) {
+    const bool is_promised =
+        contract.semantics.empty_row == EmptyRow::kZero || !IsEmptyRow(vector.c.problem, row);
+    for (int64_t lane = 0; is_promised && !failure && lane < stored.shape[3]; ++lane) {
+      const auto at = [&](const Array& array) {
+        return array.At(row.batch, row.head, row.query, lane);
+      };
+      if (WithinBound(at(observed), at(stored), 2 * at(bound))) continue;
+      failure = FailAt(vector.c.problem, output, {row.batch, row.head, row.query, lane}, at(stored),
+                       at(observed), 2 * at(bound), "it differs from the standard's stored value");
+    }
+  });
+  return failure;
+}
+
+Verdict JudgeStored(const VectorCase& vector, OpenedKernel& kernel, Verdict verdict) {
+  Oracle oracle(std::span(&vector.c, 1), kernel.contract);
+  const auto lowered = Lower(vector.c, oracle.InputsOf(0), kernel.contract);
+  if (!lowered) return UnsupportedFor({lowered.error().reason});
+  const auto results = kernel.session->Run(std::span(&lowered->call, 1));
+  const Outcome outcome = Lift(vector.c, kernel.contract, *lowered, results.at(0));
+  if (outcome.status != OutcomeStatus::kComputed) {
+    verdict.kind = VerdictKind::kInconclusive;
+    verdict.reason = "flaky: it computed once, then gave no values";
+    return verdict;
+  }
+  const Bound& bound = oracle.BoundOf(0);
+  auto failure = CompareStored(vector, "out", outcome.out, vector.out, bound.out, kernel.contract);
+  if (!failure) {
+    failure = CompareStored(vector, "weights", outcome.weights, vector.weights, bound.weights,
+                            kernel.contract);
+  }
+  return failure.value_or(verdict);
+}
+
+}  // namespace
+
+Verdict JudgeVector(const VectorCase& vector, OpenedKernel& kernel) {
+  if (!vector.unsupported.empty()) return UnsupportedFor(vector.unsupported);
+  const Property* equivalence = FindProperty("equivalence.matches_reference");
+  const CaseResult result = RunCase(*equivalence, vector.c, kernel.contract, *kernel.session);
+  const bool passed =
+      result.verdict.kind == VerdictKind::kPass || result.verdict.kind == VerdictKind::kMarginal;
+  return passed ? JudgeStored(vector, kernel, result.verdict) : result.verdict;
+}
+
+std::string VectorCommand(const std::string& program, const std::string& folder,
+                          const std::string& name, const std::string& kernel) {
+  // NAME/test_data_set_N is run by running NAME; a folder that is itself a test is run as it is.
+  const std::string test = name.substr(0, name.find('/'));
+  const std::filesystem::path inside = std::filesystem::path(folder) / test;
+  std::error_code ignored;
+  const bool is_parent = std::filesystem::is_directory(inside, ignored);
+  return fmt::format("{} vectors {} {}", ShellQuote(program),
+                     ShellQuote(is_parent ? inside.string() : folder), ShellQuote(kernel));
+}
+
+std::string VectorRunLine(const std::string& command, const std::string& kernel,
+                          const OpenedKernel& opened) {
+  const KernelIdentity& identity = opened.session->identity();
+  return Line({{"type", "run"},
+               {"schema", 1},
+               {"version", Version()},
+               {"command", command},
+               {"kernels", Json::array({Json{{"kernel", kernel},
+                                             {"name", identity.name},
+                                             {"version", identity.version},
+                                             {"contract", opened.contract.name}}})}});
+}
+
+std::string VectorResultLine(const VectorResult& result, const std::string& command) {
+  return Line({{"type", "vector"},
+               {"name", result.name},
+               {"verdict", Name(result.verdict.kind)},
+               {"reason", result.verdict.reason},
+               {"sentence", result.verdict.sentence},
+               {"replay", command}});
+}
+
+std::string VectorSummaryLine(const std::vector<VectorResult>& results, int exit_code) {
+  std::map<std::string, int64_t> counts;
+  for (const VectorResult& result : results) ++counts[std::string(Name(result.verdict.kind))];
+  return Line({{"type", "summary"},
+               {"exit_code", exit_code},
+               {"vectors", results.size()},
+               {"verdicts", counts}});
+}
+
+}  // namespace attest

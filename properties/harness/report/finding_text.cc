@@ -1,0 +1,124 @@
+#include "properties/harness/report/finding_text.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/random.h"
+#include "properties/harness/case/toml.h"
+#include "properties/harness/report/picture.h"
+
+namespace attest {
+namespace {
+
+// A longer case is read in its file.
+constexpr int64_t kMaxCaseLines = 48;
+
+bool IsSafe(char c) {
+  const auto u = static_cast<unsigned char>(c);
+  return u < 128 && (std::isalnum(u) != 0 || c == '_' || c == '.' || c == '-');
+}
+
+// Characters that shells and file systems disagree about become '-', and a hash keeps apart what
+// that makes alike.
+std::string FileNamePart(const std::string& text) {
+  std::string part = text;
+  std::replace_if(
+      part.begin(), part.end(), [](char c) { return !IsSafe(c); }, '-');
+  if (part.size() > 80) part.erase(0, part.size() - 80);  // file systems end at 255
+  while (!part.empty() && (part.front() == '-' || part.front() == '.')) part.erase(0, 1);
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return IsSafe(c) || c == ':' || c == '?' || c == '=';
+  });
+  if (is_plain && !part.empty()) return part;
+  uint64_t hash = 0;
+  for (const char c : text) hash = MixIn(hash, static_cast<unsigned char>(c));
+  return fmt::format("{}-{:08x}", part, hash & 0xffffffffu);
+}
+
+// The case as in its file, without the head that repeats what the finding has said.
+std::string CaseText(const ReportedFinding& reported) {
+  std::string text = CaseFileText(reported.finding);
+  text.erase(0, std::min(text.find("[problem]"), text.size()));
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  if (lines <= kMaxCaseLines) return text;
+  size_t end = 0;
+  for (int64_t line = 0; line < kMaxCaseLines; ++line) end = text.find('\n', end) + 1;
+  return text.substr(0, end) + fmt::format("... {} more lines\n", lines - kMaxCaseLines);
+}
+
+}  // namespace
+
+std::string CaseFileText(const Finding& finding) {
+  CaseFile file;
+  file.c = finding.smallest;
+  file.property = finding.signature.property;
+  file.kernel = finding.kernel;
+  file.finding = finding.verdict.sentence;
+  return ToToml(file);
+}
+
+std::string CaseFileName(const Finding& finding) {
+  std::string signature = ToString(finding.signature);
+  std::replace(signature.begin(), signature.end(), '/', '.');
+  return fmt::format("{}.{}.toml", FileNamePart(finding.kernel), signature);
+}
+
+std::string ShellQuote(const std::string& word) {
+  const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return IsSafe(c) || c == '/' || c == ':' || c == '=' || c == ',' || c == '@' || c == '+';
+  });
+  if (is_plain) return word;
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict) {
+  if (!verdict.witness) return std::nullopt;
+  const auto& index = verdict.witness->index;
+  const Row row{index[0], index[1], index[2]};
+  // A property may have found its witness in a derived case of other sizes.
+  const bool is_inside = row.batch >= 0 && row.batch < problem.batch && row.head >= 0 &&
+                         row.head < problem.q_heads && row.query >= 0 && row.query < problem.q_len;
+  return is_inside ? std::optional(row) : std::nullopt;
+}
+
+std::string Indent(const std::string& text, const std::string& prefix) {
+  std::string indented;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    indented += line.empty() ? "\n" : prefix + line + "\n";
+    begin = end + 1;
+  }
+  return indented;
+}
+
+std::string FindingText(const ReportedFinding& reported) {
+  const Finding& finding = reported.finding;
+  std::string text = fmt::format("{} {}: {}\n", Name(finding.verdict.kind), finding.kernel,
+                                 ToString(finding.signature));
+  text += fmt::format("  {}\n", finding.verdict.sentence);
+  text += fmt::format("  after {} cases; shrunk in {} tries; fails again in {} of {} reruns\n",
+                      finding.cases_to_first, finding.shrink_steps, finding.confirmed,
+                      finding.confirmations);
+  text += "  the smallest case:\n" + Indent(CaseText(reported), "    ");
+  const auto row = WitnessRow(finding.smallest.problem, finding.verdict);
+  if (const std::string picture = VisiblePicture(finding.smallest.problem, row); !picture.empty()) {
+    text += fmt::format("  what batch item {}, head {} sees (# visible, . hidden):\n",
+                        row ? row->batch : 0, row ? row->head : 0);
+    text += Indent(picture, "    ");
+  }
+  return text + fmt::format("  replay: {}\n", reported.command);
+}
+
+}  // namespace attest

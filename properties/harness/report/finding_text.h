@@ -1,0 +1,35 @@
+// A finding as people read it, and as a file that `attest replay` reads.
+#ifndef ATTEST_HARNESS_REPORT_FINDING_TEXT_H_
+#define ATTEST_HARNESS_REPORT_FINDING_TEXT_H_
+
+#include <optional>
+#include <string>
+
+#include "impl/attention/visibility.h"
+#include "properties/harness/judge/verdict.h"
+#include "properties/harness/report/run_report.h"
+
+namespace attest {
+
+// The text of the finding's case file.
+std::string CaseFileText(const Finding& finding);
+
+// "tiled-tile-16.causal.future_keys_do_not_matter.value.out.toml": one name for one kernel and
+// signature, so that a later run replaces the file. Safe in any shell.
+std::string CaseFileName(const Finding& finding);
+
+// The word as it must be written on a POSIX shell's command line.
+std::string ShellQuote(const std::string& word);
+
+// The row that the witness lies in, where the finding has one that lies in its smallest case.
+std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict);
+
+// Each line of `text` with `prefix` before it.
+std::string Indent(const std::string& text, const std::string& prefix);
+
+// The finding whole: signature, sentence, smallest case, picture, replay command.
+std::string FindingText(const ReportedFinding& reported);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_REPORT_FINDING_TEXT_H_

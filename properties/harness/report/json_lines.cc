@@ -1,0 +1,149 @@
+#include "properties/harness/report/json_lines.h"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "properties/harness/report/finding_text.h"
+
+namespace attest {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Readers may refuse what they do not know; a change of meaning raises it.
+constexpr int kSchema = 1;
+
+Json Number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+// Kernels name themselves and print what they like: bytes that are no UTF-8 are replaced.
+std::string Line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json Sizes(const Problem& p) {
+  return {{"batch", p.batch},        {"q_heads", p.q_heads}, {"kv_heads", p.kv_heads},
+          {"q_len", p.q_len},        {"kv_len", p.kv_len},   {"head_dim", p.head_dim},
+          {"value_dim", p.value_dim}};
+}
+
+Json WitnessJson(const Witness& w) {
+  return {{"index", w.index},
+          {"expected", Number(w.expected)},
+          {"observed", Number(w.observed)},
+          {"bound", Number(w.bound)}};
+}
+
+Json CountsJson(const std::map<VerdictKind, int64_t>& counts) {
+  Json json = Json::object();
+  for (const auto& [kind, count] : counts) json[std::string(Name(kind))] = count;
+  return json;
+}
+
+Json KernelSummary(const KernelReport& kernel) {
+  std::map<VerdictKind, int64_t> verdicts;
+  BinCounts bins;
+  for (const PropertyResult& result : kernel.results) {
+    ++verdicts[result.verdict];
+    bins.Merge(result.bins);
+  }
+  const auto cases = static_cast<double>(CasesRun(kernel));
+  Json json = {{"kernel", kernel.kernel}, {"optional", kernel.optional}};
+  if (!kernel.skipped.empty()) json["skipped"] = kernel.skipped;
+  json["verdicts"] = CountsJson(verdicts);
+  json["findings"] = kernel.findings.size();
+  json["cases"] = CasesRun(kernel);
+  json["calls"] = kernel.stats.calls;
+  json["round_trips"] = kernel.stats.round_trips;
+  json["worker_restarts"] = kernel.stats.restarts;
+  json["seconds"] = kernel.seconds;
+  json["seconds_in_worker"] = kernel.stats.seconds_in_worker;
+  json["cases_per_second"] = kernel.seconds > 0 ? cases / kernel.seconds : 0.0;
+  if (kernel.skipped.empty()) json["bins_missing"] = bins.Missing(kernel.contract);
+  return json;
+}
+
+}  // namespace
+
+std::string RunLine(const RunReport& report) {
+  const RunInfo& info = report.info;
+  Json kernels = Json::array();
+  for (const KernelReport& kernel : report.kernels) {
+    Json one = {{"kernel", kernel.kernel}, {"optional", kernel.optional}};
+    if (kernel.skipped.empty()) {
+      one["name"] = kernel.identity.name;
+      one["version"] = kernel.identity.version;
+      one["contract"] = kernel.contract.name;
+    } else {
+      one["skipped"] = kernel.skipped;
+    }
+    kernels.push_back(std::move(one));
+  }
+  return Line({{"type", "run"},
+               {"schema", kSchema},
+               {"version", Version()},
+               {"command", info.command},
+               {"plan", info.plan},
+               {"cases_per_property", info.cases_per_property},
+               {"seed", info.seed},
+               {"shard", {{"index", info.shard_index}, {"count", info.shard_count}}},
+               {"kernels", std::move(kernels)}});
+}
+
+std::string FindingLine(const ReportedFinding& reported) {
+  const Finding& f = reported.finding;
+  Json json = {{"type", "finding"},
+               {"kernel", f.kernel},
+               {"signature", ToString(f.signature)},
+               {"signature_version", Signature::kVersion},
+               {"property", f.signature.property},
+               {"cause", Name(f.signature.cause)},
+               {"output", f.signature.output},
+               {"verdict", Name(f.verdict.kind)},
+               {"reason", f.verdict.reason},
+               {"sentence", f.verdict.sentence}};
+  if (f.verdict.witness) json["witness"] = WitnessJson(*f.verdict.witness);
+  json["sizes"] = Sizes(f.smallest.problem);
+  json["case"] = CaseFileText(f);
+  json["case_file"] = reported.file;
+  json["replay"] = reported.command;
+  json["cases_to_first"] = f.cases_to_first;
+  json["shrink_steps"] = f.shrink_steps;
+  json["confirmed"] = f.confirmed;
+  json["confirmations"] = f.confirmations;
+  return Line(json);
+}
+
+std::string ResultLine(const PropertyResult& r) {
+  return Line({{"type", "result"},
+               {"kernel", r.kernel},
+               {"property", r.property},
+               {"verdict", Name(r.verdict)},
+               {"reason", r.reason},
+               {"cases", CountsJson(r.cases)},
+               {"cases_run", r.cases_run()},
+               {"cases_wanted", r.wanted},
+               {"not_applicable", r.not_applicable},
+               {"unsupported_reasons", r.unsupported_reasons},
+               {"via_mask", r.via_mask},
+               {"calls", r.calls},
+               {"rows", r.rows},
+               {"uninformative_rows", r.uninformative_rows},
+               {"unconstrained_rows", r.unconstrained_rows},
+               {"worst_ratio", Number(r.worst_ratio)},
+               {"findings", r.findings.size()},
+               {"seconds", r.seconds},
+               {"bins", r.bins.counts()}});
+}
+
+std::string SummaryLine(const RunReport& report, int exit_code) {
+  Json kernels = Json::array();
+  for (const KernelReport& kernel : report.kernels) kernels.push_back(KernelSummary(kernel));
+  return Line({{"type", "summary"}, {"exit_code", exit_code}, {"kernels", std::move(kernels)}});
+}
+
+}  // namespace attest

@@ -1,0 +1,130 @@
+#include "properties/harness/report/junit.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <pugixml.hpp>
+
+#include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/terminal.h"
+
+namespace attest {
+namespace {
+
+// XML 1.0 has no way to write control characters, escaped or not, and readers refuse bytes that are
+// no UTF-8; neither carries meaning here.
+std::string XmlText(const std::string& text) {
+  std::string clean = Printable(text);
+  std::replace_if(
+      clean.begin(), clean.end(), [](char c) { return static_cast<unsigned char>(c) > 126; }, '?');
+  return clean;
+}
+
+void Set(pugi::xml_node node, const char* name, const std::string& value) {
+  node.append_attribute(name).set_value(XmlText(value).c_str());
+}
+
+void AddChild(pugi::xml_node parent, const char* tag, std::string_view type,
+              const std::string& message, const std::string& body) {
+  pugi::xml_node child = parent.append_child(tag);
+  Set(child, "type", std::string(type));
+  Set(child, "message", message);
+  if (!body.empty()) child.append_child(pugi::node_pcdata).set_value(XmlText(body).c_str());
+}
+
+pugi::xml_node AddTest(pugi::xml_node suite, const KernelReport& kernel,
+                       const std::string& property, double seconds) {
+  pugi::xml_node test = suite.append_child("testcase");
+  Set(test, "classname", kernel.kernel);
+  Set(test, "name", property);
+  Set(test, "time", fmt::format("{:.3f}", seconds));
+  return test;
+}
+
+std::vector<const ReportedFinding*> FindingsOf(const KernelReport& kernel,
+                                               const std::string& property) {
+  std::vector<const ReportedFinding*> own;
+  for (const ReportedFinding& reported : kernel.findings) {
+    if (reported.finding.signature.property == property &&
+        reported.finding.verdict.kind == VerdictKind::kFail) {
+      own.push_back(&reported);
+    }
+  }
+  return own;
+}
+
+// One failure element a test, as readers expect; further findings follow in its text.
+void AddFailure(pugi::xml_node test, const std::vector<const ReportedFinding*>& findings,
+                const std::string& reason) {
+  std::string body;
+  for (const ReportedFinding* reported : findings) body += FindingText(*reported) + "\n";
+  AddChild(test, "failure", Name(VerdictKind::kFail),
+           findings.empty() ? reason : findings[0]->finding.verdict.sentence, body);
+}
+
+struct Totals {
+  int tests = 0, failures = 0, errors = 0, skipped = 0;
+};
+
+void AddResult(pugi::xml_node suite, const KernelReport& kernel, const PropertyResult& result,
+               Totals& totals) {
+  pugi::xml_node test = AddTest(suite, kernel, result.property, result.seconds);
+  ++totals.tests;
+  if (result.verdict == VerdictKind::kFail) {
+    ++totals.failures;
+    AddFailure(test, FindingsOf(kernel, result.property), result.reason);
+  } else if (result.verdict == VerdictKind::kInconclusive) {
+    ++totals.errors;
+    AddChild(test, "error", Name(result.verdict), result.reason, "");
+  } else if (result.verdict == VerdictKind::kUnsupported) {
+    ++totals.skipped;
+    AddChild(test, "skipped", Name(result.verdict), result.reason, "");
+  }
+}
+
+// Findings under the name of a property that was not asked for still are failures.
+void AddStrayFindings(pugi::xml_node suite, const KernelReport& kernel, Totals& totals) {
+  for (const ReportedFinding& reported : kernel.findings) {
+    const std::string& property = reported.finding.signature.property;
+    const bool has_test =
+        std::any_of(kernel.results.begin(), kernel.results.end(),
+                    [&](const PropertyResult& r) { return r.property == property; });
+    if (has_test || reported.finding.verdict.kind != VerdictKind::kFail) continue;
+    ++totals.tests;
+    ++totals.failures;
+    AddFailure(AddTest(suite, kernel, property, 0), {&reported}, "");
+  }
+}
+
+void AddSuite(pugi::xml_node root, const KernelReport& kernel) {
+  pugi::xml_node suite = root.append_child("testsuite");
+  Set(suite, "name", kernel.kernel);
+  Totals totals;
+  for (const PropertyResult& result : kernel.results) AddResult(suite, kernel, result, totals);
+  AddStrayFindings(suite, kernel, totals);
+  if (!kernel.skipped.empty()) {
+    ++totals.tests;
+    ++totals.skipped;
+    AddChild(AddTest(suite, kernel, "open", 0), "skipped", "SKIPPED", kernel.skipped, "");
+  }
+  Set(suite, "tests", std::to_string(totals.tests));
+  Set(suite, "failures", std::to_string(totals.failures));
+  Set(suite, "errors", std::to_string(totals.errors));
+  Set(suite, "skipped", std::to_string(totals.skipped));
+  Set(suite, "time", fmt::format("{:.3f}", kernel.seconds));
+}
+
+}  // namespace
+
+std::string JUnitText(const RunReport& report) {
+  pugi::xml_document document;
+  pugi::xml_node root = document.append_child("testsuites");
+  Set(root, "name", "attest");
+  for (const KernelReport& kernel : report.kernels) AddSuite(root, kernel);
+  std::ostringstream text;
+  document.save(text, "  ");
+  return text.str();
+}
+
+}  // namespace attest

@@ -1,0 +1,238 @@
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <pugixml.hpp>
+
+#include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/json_lines.h"
+#include "properties/harness/report/junit.h"
+#include "properties/harness/report/picture.h"
+#include "properties/harness/report/run_report.h"
+#include "properties/harness/report/terminal.h"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+PropertyResult ResultOf(const std::string& kernel, const std::string& property, VerdictKind kind,
+                        int64_t cases) {
+  PropertyResult result;
+  result.kernel = kernel;
+  result.property = property;
+  result.verdict = kind;
+  result.cases[kind] = cases;
+  result.wanted = cases;
+  if (kind == VerdictKind::kUnsupported) result.reason = "no causal masking";
+  return result;
+}
+
+KernelReport KernelWith(const std::string& name, std::vector<PropertyResult> results) {
+  KernelReport kernel;
+  kernel.kernel = name;
+  kernel.identity = {name, "1.0", "{}"};
+  kernel.results = std::move(results);
+  kernel.seconds = 2;
+  return kernel;
+}
+
+ReportedFinding FindingOn(const std::string& kernel, const std::string& property) {
+  ReportedFinding reported;
+  Finding& finding = reported.finding;
+  finding.kernel = kernel;
+  finding.signature = {property, Cause::kValue, "out"};
+  finding.smallest.problem.kv_len = 3;
+  finding.verdict.kind = VerdictKind::kFail;
+  finding.verdict.cause = Cause::kValue;
+  finding.verdict.output = "out";
+  finding.verdict.sentence = "a <wrong> & \"odd\" value\x01";
+  finding.verdict.witness = Witness{{0, 0, 0, 0}, std::nan(""), 1, 0};
+  reported.file = "attest-report/x.toml";
+  reported.command = "attest replay attest-report/x.toml";
+  return reported;
+}
+
+RunReport ReportOf(std::vector<KernelReport> kernels) {
+  RunReport report;
+  report.info = {"attest", "attest check", "quick", 150, 1, 0, 1};
+  report.kernels = std::move(kernels);
+  return report;
+}
+
+TEST(ExitCode, PassesAndMarginalsAreZero) {
+  EXPECT_EQ(
+      ExitCode(ReportOf({KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kPass, 1),
+                                          ResultOf("k", "a.c", VerdictKind::kMarginal, 1)})})),
+      0);
+}
+
+TEST(ExitCode, OnlyUnsupportedIsTwo) {
+  EXPECT_EQ(
+      ExitCode(ReportOf({KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kUnsupported, 0)})})),
+      2);
+}
+
+TEST(ExitCode, NoKernelIsTwo) {
+  EXPECT_EQ(ExitCode(ReportOf({})), 2);
+}
+
+TEST(ExitCode, AFindingGoesBeforeAnInconclusiveResult) {
+  EXPECT_EQ(ExitCode(ReportOf({KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kInconclusive, 1),
+                                                ResultOf("k", "a.c", VerdictKind::kFail, 1)})})),
+            1);
+}
+
+TEST(ExitCode, AFindingOfAPropertyNotAskedForCounts) {
+  KernelReport kernel = KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kPass, 1)});
+  kernel.findings = {FindingOn("k", "other.claim")};
+  EXPECT_EQ(ExitCode(ReportOf({kernel})), 1);
+}
+
+TEST(ExitCode, OptionalKernelsDoNotDecide) {
+  KernelReport good = KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kPass, 1)});
+  KernelReport bad = KernelWith("o", {ResultOf("o", "a.b", VerdictKind::kFail, 1)});
+  bad.optional = true;
+  EXPECT_EQ(ExitCode(ReportOf({good, bad})), 0);
+  EXPECT_EQ(ExitCode(ReportOf({bad})), 2) << "nothing that counts was run";
+}
+
+TEST(AttributeFindings, MakesTheNamedPropertyFail) {
+  KernelReport kernel = KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kPass, 1)});
+  kernel.findings = {FindingOn("k", "a.b")};
+  AttributeFindings(kernel);
+  EXPECT_EQ(kernel.results[0].verdict, VerdictKind::kFail);
+}
+
+TEST(JsonLines, EachIsOneObjectOnOneLine) {
+  KernelReport kernel = KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kPass, 7)});
+  kernel.identity.version = "bad \xff utf-8\nline";
+  const RunReport report = ReportOf({kernel});
+  const std::string lines[] = {RunLine(report), ResultLine(kernel.results[0]),
+                               FindingLine(FindingOn("k", "a.b")), SummaryLine(report, 1)};
+  const char* types[] = {"run", "result", "finding", "summary"};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(std::count(lines[i].begin(), lines[i].end(), '\n'), 1);
+    EXPECT_EQ(nlohmann::json::parse(lines[i])["type"], types[i]);
+  }
+}
+
+TEST(JsonLines, NamesWhatJsonHasNoNumberFor) {
+  const auto json = nlohmann::json::parse(FindingLine(FindingOn("k", "a.b")));
+  EXPECT_EQ(json["witness"]["expected"], "nan");
+  EXPECT_EQ(json["witness"]["observed"], 1.0);
+  EXPECT_EQ(json["signature"], "a.b/value/out");
+  EXPECT_EQ(json["sizes"]["kv_len"], 3);
+}
+
+TEST(JUnit, CountsEveryKindAndEscapesText) {
+  KernelReport kernel =
+      KernelWith("k<1>", {ResultOf("k<1>", "a.pass", VerdictKind::kPass, 1),
+                          ResultOf("k<1>", "a.fail", VerdictKind::kFail, 1),
+                          ResultOf("k<1>", "a.un", VerdictKind::kUnsupported, 1),
+                          ResultOf("k<1>", "a.in", VerdictKind::kInconclusive, 1)});
+  kernel.findings = {FindingOn("k<1>", "a.fail"), FindingOn("k<1>", "not.run")};
+  pugi::xml_document document;
+  const std::string text = JUnitText(ReportOf({kernel}));
+  ASSERT_TRUE(document.load_string(text.c_str())) << text;
+  const auto suite = document.child("testsuites").child("testsuite");
+  EXPECT_STREQ(suite.attribute("name").value(), "k<1>");
+  EXPECT_EQ(suite.attribute("tests").as_int(), 5);
+  EXPECT_EQ(suite.attribute("failures").as_int(), 2);
+  EXPECT_EQ(suite.attribute("skipped").as_int(), 1);
+  EXPECT_EQ(suite.attribute("errors").as_int(), 1);
+  const auto failure = suite.find_child_by_attribute("testcase", "name", "a.fail").child("failure");
+  EXPECT_STREQ(failure.attribute("message").value(), "a <wrong> & \"odd\" value?");
+  EXPECT_THAT(failure.text().get(), HasSubstr("attest replay attest-report/x.toml"));
+}
+
+TEST(Terminal, OneKernelIsAListWithCounts) {
+  const std::string text = TerminalReport(
+      ReportOf({KernelWith("k", {ResultOf("k", "a.pass", VerdictKind::kPass, 150),
+                                 ResultOf("k", "a.un", VerdictKind::kUnsupported, 0)})}));
+  EXPECT_THAT(text, HasSubstr("150"));
+  EXPECT_THAT(text, HasSubstr("no causal masking"));
+  EXPECT_THAT(text, HasSubstr("plan quick, seed 1"));
+}
+
+TEST(Terminal, SeveralKernelsAreAMatrix) {
+  const std::string text = TerminalReport(
+      ReportOf({KernelWith("one", {ResultOf("one", "a.b", VerdictKind::kPass, 1)}),
+                KernelWith("two", {ResultOf("two", "a.b", VerdictKind::kFail, 1)})}));
+  EXPECT_THAT(text, testing::ContainsRegex("one +two"));
+  EXPECT_THAT(text, testing::ContainsRegex("a\\.b +PASS +FAIL"));
+}
+
+TEST(Terminal, SkippedKernelsSayWhy) {
+  KernelReport skipped = KernelWith("onnx", {});
+  skipped.optional = true;
+  skipped.skipped = "not installed";
+  EXPECT_THAT(TerminalReport(ReportOf({skipped})), HasSubstr("skipped: not installed"));
+}
+
+TEST(Terminal, FindingsOfOneCauseAreOneGroup) {
+  KernelReport kernel = KernelWith("k", {});
+  kernel.findings = {FindingOn("k", "a.b"), FindingOn("k", "a.c")};
+  const std::string text = FindingsText(ReportOf({kernel}));
+  EXPECT_THAT(text, HasSubstr("the smallest case:"));
+  EXPECT_THAT(text, HasSubstr("same cause: FAIL a.c/value/out"));
+  EXPECT_THAT(text, Not(HasSubstr("\x01")));
+}
+
+TEST(Picture, ShowsWhatEachQuerySees) {
+  Problem p;
+  p.q_len = 3;
+  p.kv_len = 4;
+  p.causal = true;
+  EXPECT_EQ(VisiblePicture(p, Row{0, 0, 1}),
+            "query 0  #...\n"
+            "query 1  ##..  <\n"
+            "query 2  ###.\n");
+}
+
+TEST(Picture, IsEmptyWithoutRowsOrKeysAndForLargeCases) {
+  Problem p;
+  p.kv_len = 0;
+  EXPECT_EQ(VisiblePicture(p, std::nullopt), "");
+  p.kv_len = 1000;
+  EXPECT_EQ(VisiblePicture(p, std::nullopt), "");
+  p.kv_len = 3;
+  p.batch = 0;
+  EXPECT_EQ(VisiblePicture(p, std::nullopt), "");
+}
+
+TEST(CaseFileName, IsSafeInAnyShellAndTellsKernelsApart) {
+  Finding finding;
+  finding.signature = {"a.b", Cause::kReadFault, ""};
+  finding.kernel = "tiled?tile=16";
+  EXPECT_EQ(CaseFileName(finding), "tiled-tile-16.a.b.read_fault.toml");
+  finding.kernel = "./my kernel;rm.so";
+  const std::string odd = CaseFileName(finding);
+  EXPECT_EQ(odd.find_first_of(" ;/$'\""), std::string::npos);
+  finding.kernel = "./my kernel rm.so";
+  EXPECT_NE(CaseFileName(finding), odd);
+}
+
+TEST(ShellQuote, QuotesOnlyWhereNeeded) {
+  EXPECT_EQ(ShellQuote("build/bin/attest"), "build/bin/attest");
+  EXPECT_EQ(ShellQuote("tiled?tile=1"), "'tiled?tile=1'");
+  EXPECT_EQ(ShellQuote("it's"), "'it'\\''s'");
+  EXPECT_EQ(ShellQuote(""), "''");
+}
+
+TEST(WitnessRow, OutsideTheCaseIsNone) {
+  Problem p;
+  p.q_len = 2;
+  Verdict verdict;
+  EXPECT_FALSE(WitnessRow(p, verdict));
+  verdict.witness = Witness{{0, 0, 1, 0}, 0, 0, 0};
+  EXPECT_TRUE(WitnessRow(p, verdict));
+  verdict.witness->index[2] = 2;
+  EXPECT_FALSE(WitnessRow(p, verdict));
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,63 @@
+#include "properties/harness/report/run_report.h"
+
+#include <algorithm>
+
+namespace attest {
+namespace {
+
+bool HasFailed(const KernelReport& kernel) {
+  const auto is_fail = [](VerdictKind kind) { return kind == VerdictKind::kFail; };
+  return std::any_of(kernel.results.begin(), kernel.results.end(),
+                     [&](const PropertyResult& r) { return is_fail(r.verdict); }) ||
+         std::any_of(kernel.findings.begin(), kernel.findings.end(),
+                     [&](const ReportedFinding& f) { return is_fail(f.finding.verdict.kind); });
+}
+
+// Also where nothing was decided: a kernel for which every property is unsupported has passed
+// nothing.
+bool IsInconclusive(const KernelReport& kernel) {
+  const auto of_kind = [&](auto... kinds) {
+    return std::any_of(kernel.results.begin(), kernel.results.end(),
+                       [&](const PropertyResult& r) { return ((r.verdict == kinds) || ...); });
+  };
+  return of_kind(VerdictKind::kInconclusive) ||
+         !of_kind(VerdictKind::kPass, VerdictKind::kMarginal);
+}
+
+}  // namespace
+
+std::string_view Version() {
+  return ATTEST_VERSION;
+}
+
+int64_t CasesRun(const KernelReport& kernel) {
+  int64_t sum = 0;
+  for (const PropertyResult& result : kernel.results) sum += result.cases_run();
+  return sum;
+}
+
+void AttributeFindings(KernelReport& kernel) {
+  for (const ReportedFinding& reported : kernel.findings) {
+    if (reported.finding.verdict.kind != VerdictKind::kFail) continue;
+    for (PropertyResult& result : kernel.results) {
+      if (result.property != reported.finding.signature.property) continue;
+      if (result.verdict == VerdictKind::kFail) continue;
+      result.verdict = VerdictKind::kFail;
+      result.reason = "found by a derived case of another property";
+    }
+  }
+}
+
+int ExitCode(const RunReport& report) {
+  bool any_counts = false;
+  bool inconclusive = false;
+  for (const KernelReport& kernel : report.kernels) {
+    if (kernel.optional) continue;
+    any_counts = true;
+    if (HasFailed(kernel)) return 1;
+    inconclusive = inconclusive || IsInconclusive(kernel);
+  }
+  return !any_counts || inconclusive ? 2 : 0;
+}
+
+}  // namespace attest

@@ -1,0 +1,68 @@
+// What one run of `attest check` or `attest vectors` has to say, as plain data: the writers of this
+// folder (terminal, JSON lines, JUnit) each turn it into their own form, and the exit code is read
+// off it.
+#ifndef ATTEST_HARNESS_REPORT_RUN_REPORT_H_
+#define ATTEST_HARNESS_REPORT_RUN_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "impl/attention/contract.h"
+#include "properties/harness/runner/run_property.h"
+#include "properties/harness/sandbox/session.h"
+
+namespace attest {
+
+// The version of the program, as the build has it.
+std::string_view Version();
+
+// How the run was asked for.
+struct RunInfo {
+  std::string program;  // as the user called it: begins every replay command
+  std::string command;  // the whole command line
+  std::string plan;
+  int64_t cases_per_property = 0;
+  uint64_t seed = 0;
+  int64_t shard_index = 0;
+  int64_t shard_count = 1;
+};
+
+// A finding with what a person needs to see it again.
+struct ReportedFinding {
+  Finding finding;
+  std::string file;     // the case file; empty where it could not be written
+  std::string command;  // replays it
+};
+
+struct KernelReport {
+  std::string kernel;     // as the user named it
+  bool optional = false;  // shown, but does not decide the exit code
+  std::string skipped;    // why an optional kernel was not run; empty = it was
+  KernelIdentity identity;
+  Contract contract;
+  std::vector<PropertyResult> results;
+  std::vector<ReportedFinding> findings;
+  SessionStats stats;
+  double seconds = 0;
+};
+
+struct RunReport {
+  RunInfo info;
+  std::vector<KernelReport> kernels;
+};
+
+// Cases that ran and said something, over all properties.
+int64_t CasesRun(const KernelReport& kernel);
+
+// A finding made under another property's name (a derived case that differs from the reference)
+// makes that property fail too, where it was run.
+void AttributeFindings(KernelReport& kernel);
+
+// 1 where a kernel that counts has a failing finding or property; else 2 where something is
+// inconclusive, or nothing at all was decided; else 0. The exit codes of design.md section 1.
+int ExitCode(const RunReport& report);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_REPORT_RUN_REPORT_H_

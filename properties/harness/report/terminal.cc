@@ -1,0 +1,220 @@
+#include "properties/harness/report/terminal.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/shrink.h"
+#include "properties/harness/report/finding_text.h"
+
+namespace attest {
+namespace {
+
+const PropertyResult* ResultOf(const KernelReport& kernel, const std::string& property) {
+  for (const PropertyResult& result : kernel.results) {
+    if (result.property == property) return &result;
+  }
+  return nullptr;
+}
+
+// Every property that some kernel has a result for, in the order of the run.
+std::vector<std::string> PropertiesOf(const RunReport& report) {
+  std::vector<std::string> properties;
+  std::set<std::string> seen;
+  for (const KernelReport& kernel : report.kernels) {
+    for (const PropertyResult& result : kernel.results) {
+      if (seen.insert(result.property).second) properties.push_back(result.property);
+    }
+  }
+  return properties;
+}
+
+std::string Cell(const PropertyResult* result) {
+  return result == nullptr ? "-" : std::string(Name(result->verdict));
+}
+
+std::string PerSecond(const KernelReport& kernel) {
+  return kernel.seconds > 0 ? fmt::format("{:.0f}", double(CasesRun(kernel)) / kernel.seconds)
+                            : "-";
+}
+
+std::string Heading(const KernelReport& kernel) {
+  const std::string what = kernel.skipped.empty()
+                               ? fmt::format("{} {}, contract {}", kernel.identity.name,
+                                             kernel.identity.version, kernel.contract.name)
+                               : "skipped: " + kernel.skipped;
+  return fmt::format("{}{}: {}\n", kernel.kernel,
+                     kernel.optional ? " (optional: does not decide the exit code)" : "",
+                     Printable(what));
+}
+
+std::string Table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string table;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    table += line + "\n";
+  }
+  return table;
+}
+
+std::string Matrix(const RunReport& report, const std::vector<const KernelReport*>& kernels) {
+  std::vector<std::vector<std::string>> rows(1, {""});
+  for (const KernelReport* kernel : kernels) rows[0].push_back(kernel->kernel);
+  for (const std::string& property : PropertiesOf(report)) {
+    std::vector<std::string> row{property};
+    for (const KernelReport* kernel : kernels) row.push_back(Cell(ResultOf(*kernel, property)));
+    rows.push_back(std::move(row));
+  }
+  std::vector<std::string> cases{"cases"}, rates{"cases/s"};
+  for (const KernelReport* kernel : kernels) {
+    cases.push_back(std::to_string(CasesRun(*kernel)));
+    rates.push_back(PerSecond(*kernel));
+  }
+  rows.push_back(std::move(cases));
+  rows.push_back(std::move(rates));
+  return Table(rows);
+}
+
+// What stands beside a verdict: how much evidence there was, and what kind.
+std::string Notes(const PropertyResult& r) {
+  std::string notes = r.reason;
+  const auto add = [&](const std::string& note) { notes += (notes.empty() ? "" : "; ") + note; };
+  if (r.uninformative_rows + r.unconstrained_rows > 0) {
+    add(fmt::format("of {} rows {} uninformative, {} unconstrained", r.rows, r.uninformative_rows,
+                    r.unconstrained_rows));
+  }
+  if (r.via_mask > 0) add(fmt::format("{} via mask", r.via_mask));
+  if (r.cases_run() < r.wanted && r.verdict == VerdictKind::kPass) {
+    add(fmt::format("only {} of {} cases fit the claim", r.cases_run(), r.wanted));
+  }
+  return notes;
+}
+
+std::string List(const KernelReport& kernel) {
+  std::vector<std::vector<std::string>> rows{{"", "cases", "", ""}};
+  for (const PropertyResult& r : kernel.results) {
+    rows.push_back({std::string(Name(r.verdict)), std::to_string(r.cases_run()), r.property,
+                    Printable(Notes(r))});
+  }
+  const double in_worker = kernel.seconds > 0 ? kernel.stats.seconds_in_worker / kernel.seconds : 0;
+  return Table(rows) + fmt::format("{} cases/s; {:.0f} % of the time in the worker\n",
+                                   PerSecond(kernel), 100 * in_worker);
+}
+
+// Why a kernel's properties are anything but PASS or FAIL, one line a reason.
+std::string Reasons(const KernelReport& kernel) {
+  std::map<std::pair<VerdictKind, std::string>, std::vector<std::string>> groups;
+  for (const PropertyResult& r : kernel.results) {
+    if (!r.reason.empty()) groups[{r.verdict, r.reason}].push_back(r.property);
+  }
+  std::string text;
+  for (const auto& [key, properties] : groups) {
+    text += Printable(fmt::format("{}: {}: {}: {}\n", kernel.kernel, Name(key.first), key.second,
+                                  fmt::join(properties, ", ")));
+  }
+  return text;
+}
+
+std::string MissingBins(const KernelReport& kernel) {
+  BinCounts all;
+  for (const PropertyResult& result : kernel.results) all.Merge(result.bins);
+  const std::vector<std::string> missing = all.Missing(kernel.contract);
+  if (missing.empty()) return "";
+  return fmt::format("{}: {} of {} required bins never reached: {}\n", kernel.kernel,
+                     missing.size(), RequiredBins(kernel.contract).size(), fmt::join(missing, " "));
+}
+
+std::string Closing(const RunReport& report) {
+  int64_t cases = 0;
+  size_t findings = 0;
+  for (const KernelReport& kernel : report.kernels) {
+    cases += CasesRun(kernel);
+    findings += kernel.findings.size();
+  }
+  std::string text = fmt::format("{} cases, {} findings; plan {}, seed {}", cases, findings,
+                                 report.info.plan, report.info.seed);
+  if (report.info.shard_count > 1) {
+    text += fmt::format(", shard {}/{}", report.info.shard_index, report.info.shard_count);
+  }
+  return text + "\n";
+}
+
+// A kernel's findings by cause and output, each group smallest case first.
+using Group = std::vector<const ReportedFinding*>;
+std::vector<Group> GroupsOf(const KernelReport& kernel) {
+  std::map<std::pair<Cause, std::string>, Group> groups;
+  for (const ReportedFinding& reported : kernel.findings) {
+    const Signature& signature = reported.finding.signature;
+    groups[{signature.cause, signature.output}].push_back(&reported);
+  }
+  std::vector<Group> sorted;
+  for (auto& [key, group] : groups) {
+    std::stable_sort(group.begin(), group.end(), [](const auto* a, const auto* b) {
+      return CaseMeasure(a->finding.smallest) < CaseMeasure(b->finding.smallest);
+    });
+    sorted.push_back(std::move(group));
+  }
+  return sorted;
+}
+
+std::string GroupText(const Group& group) {
+  std::string text = FindingText(*group.front());
+  for (size_t i = 1; i < group.size(); ++i) {
+    text +=
+        fmt::format("  same cause: {} {}\n    replay: {}\n", Name(group[i]->finding.verdict.kind),
+                    ToString(group[i]->finding.signature), group[i]->command);
+  }
+  return Printable(text);
+}
+
+}  // namespace
+
+std::string Printable(const std::string& text) {
+  std::string printable = text;
+  std::replace_if(
+      printable.begin(), printable.end(),
+      [](char c) { return (static_cast<unsigned char>(c) < 32 && c != '\n') || c == 127; }, '?');
+  return printable;
+}
+
+std::string FindingsText(const RunReport& report) {
+  std::string text;
+  for (const bool optional : {false, true}) {
+    for (const KernelReport& kernel : report.kernels) {
+      if (kernel.optional != optional) continue;
+      for (const Group& group : GroupsOf(kernel)) text += "\n" + GroupText(group);
+    }
+  }
+  return text;
+}
+
+std::string TerminalReport(const RunReport& report) {
+  std::vector<const KernelReport*> ran;
+  std::string text;
+  for (const KernelReport& kernel : report.kernels) {
+    text += Heading(kernel);
+    if (kernel.skipped.empty()) ran.push_back(&kernel);
+  }
+  text += "\n";
+  if (ran.size() == 1) text += List(*ran[0]);
+  if (ran.size() > 1) text += Matrix(report, ran);
+  std::string notes;
+  for (const KernelReport* kernel : ran) {
+    if (ran.size() > 1) notes += Reasons(*kernel);
+    notes += MissingBins(*kernel);
+  }
+  if (!notes.empty()) text += "\n" + notes;
+  return text + FindingsText(report) + "\n" + Closing(report);
+}
+
+}  // namespace attest

@@ -1,0 +1,62 @@
+#include "properties/harness/runner/conclude.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace attest {
+namespace {
+
+int64_t Count(const PropertyResult& result, VerdictKind kind) {
+  const auto found = result.cases.find(kind);
+  return found == result.cases.end() ? 0 : found->second;
+}
+
+bool HasOwnFinding(const PropertyResult& result, VerdictKind kind) {
+  return std::any_of(result.findings.begin(), result.findings.end(), [&](const Finding& finding) {
+    return finding.signature.property == result.property && finding.verdict.kind == kind;
+  });
+}
+
+std::string NeverApplied(const RunFacts& facts) {
+  const std::string why = Commonest(facts.not_applicable_reasons);
+  return why.empty() ? "no case was run" : "no case drawn fits the claim: " + why;
+}
+
+std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const PropertyResult& result) {
+  const bool flaky = HasOwnFinding(result, VerdictKind::kInconclusive);
+  if (HasOwnFinding(result, VerdictKind::kFail)) return {VerdictKind::kFail, facts.cut_short};
+  if (flaky) return {VerdictKind::kInconclusive, "flaky: a failure did not recur"};
+  // Failing cases without a finding have a signature that was reported before.
+  if (Count(result, VerdictKind::kFail) > 0) return {VerdictKind::kFail, facts.cut_short};
+  if (!facts.cut_short.empty()) return {VerdictKind::kInconclusive, facts.cut_short};
+  if (result.cases_run() == 0) {
+    const std::string unsupported = Commonest(result.unsupported_reasons);
+    if (!unsupported.empty()) return {VerdictKind::kUnsupported, unsupported};
+    return {VerdictKind::kInconclusive, NeverApplied(facts)};
+  }
+  if (result.rows > 0 && result.uninformative_rows + result.unconstrained_rows >= result.rows) {
+    return {VerdictKind::kInconclusive, "no row decided: every bound is too wide"};
+  }
+  const int64_t passed = Count(result, VerdictKind::kPass) + Count(result, VerdictKind::kMarginal);
+  if (passed == 0) return {VerdictKind::kInconclusive, facts.first_inconclusive};
+  if (Count(result, VerdictKind::kMarginal) > 0) {
+    return {VerdictKind::kMarginal, facts.first_marginal};
+  }
+  return {VerdictKind::kPass, ""};
+}
+
+}  // namespace
+
+std::string Commonest(const std::map<std::string, int64_t>& counts) {
+  const auto most =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == counts.end() ? "" : most->first;
+}
+
+void Conclude(const RunFacts& facts, PropertyResult& result) {
+  std::tie(result.verdict, result.reason) = Decide(facts, result);
+}
+
+}  // namespace attest

@@ -1,0 +1,35 @@
+// From the counts of a property's cases to its one verdict. Apart from the runner so that the rule
+// can be read, and tested, by itself.
+#ifndef ATTEST_HARNESS_RUNNER_CONCLUDE_H_
+#define ATTEST_HARNESS_RUNNER_CONCLUDE_H_
+
+#include <map>
+#include <string>
+
+#include "properties/harness/runner/run_property.h"
+
+namespace attest {
+
+// What the counts alone do not tell.
+struct RunFacts {
+  std::string cut_short;  // why the run ended before its plan did; empty = it did not
+  std::string first_marginal;
+  std::string first_inconclusive;
+  std::map<std::string, int64_t> not_applicable_reasons;
+};
+
+// Sets result.verdict and result.reason, by the first line that applies:
+//   FAIL          some finding of this property failed
+//   INCONCLUSIVE  cut short; a finding that never recurred; no case applied; no row decided
+//   UNSUPPORTED   every case that applied was unsupported: the commonest reason
+//   INCONCLUSIVE  some case was, and none passed
+//   MARGINAL      some case was
+//   PASS
+void Conclude(const RunFacts& facts, PropertyResult& result);
+
+// The key with the largest count, the first of equals; "" for an empty map.
+std::string Commonest(const std::map<std::string, int64_t>& counts);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_RUNNER_CONCLUDE_H_

@@ -1,0 +1,120 @@
+#include "properties/harness/runner/conclude.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kProperty[] = "family.claim";
+
+PropertyResult ResultWith(std::map<VerdictKind, int64_t> cases) {
+  PropertyResult result;
+  result.property = kProperty;
+  result.cases = std::move(cases);
+  return result;
+}
+
+Finding FindingOf(const char* property, VerdictKind kind) {
+  Finding finding;
+  finding.signature.property = property;
+  finding.verdict.kind = kind;
+  return finding;
+}
+
+VerdictKind Concluded(PropertyResult result, const RunFacts& facts = {}) {
+  Conclude(facts, result);
+  return result.verdict;
+}
+
+TEST(Conclude, OnlyPassesMakeAPass) {
+  EXPECT_EQ(Concluded(ResultWith({{VerdictKind::kPass, 3}})), VerdictKind::kPass);
+}
+
+TEST(Conclude, UnsupportedCasesBesidePassesLeaveAPass) {
+  EXPECT_EQ(Concluded(ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kUnsupported, 90}})),
+            VerdictKind::kPass);
+}
+
+TEST(Conclude, NothingRunIsNeverAPass) {
+  EXPECT_EQ(Concluded(ResultWith({})), VerdictKind::kInconclusive);
+}
+
+TEST(Conclude, AClaimThatFitNoCaseSaysWhy) {
+  PropertyResult result = ResultWith({});
+  RunFacts facts;
+  facts.not_applicable_reasons = {{"no hidden key", 5}, {"no row", 2}};
+  Conclude(facts, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
+  EXPECT_THAT(result.reason, HasSubstr("no hidden key"));
+}
+
+TEST(Conclude, OnlyUnsupportedCasesGiveTheCommonestReason) {
+  PropertyResult result = ResultWith({{VerdictKind::kUnsupported, 5}});
+  result.unsupported_reasons = {{"a", 1}, {"b", 4}};
+  Conclude({}, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kUnsupported);
+  EXPECT_EQ(result.reason, "b");
+}
+
+TEST(Conclude, ARunCutShortIsInconclusive) {
+  RunFacts facts;
+  facts.cut_short = "out of time";
+  EXPECT_EQ(Concluded(ResultWith({{VerdictKind::kPass, 3}}), facts), VerdictKind::kInconclusive);
+}
+
+TEST(Conclude, AFindingGoesBeforeACut) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 3}});
+  result.findings = {FindingOf(kProperty, VerdictKind::kFail)};
+  RunFacts facts;
+  facts.cut_short = "out of time";
+  EXPECT_EQ(Concluded(result, facts), VerdictKind::kFail);
+}
+
+TEST(Conclude, AFindingUnderAnotherNameLeavesThisPropertyAlone) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 3}});
+  result.findings = {FindingOf("other.claim", VerdictKind::kFail)};
+  EXPECT_EQ(Concluded(result), VerdictKind::kPass);
+}
+
+TEST(Conclude, AFailureThatNeverRecurredIsInconclusive) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kFail, 1}});
+  result.findings = {FindingOf(kProperty, VerdictKind::kInconclusive)};
+  EXPECT_EQ(Concluded(result), VerdictKind::kInconclusive);
+}
+
+TEST(Conclude, AFailingCaseKnownBeforeStillFails) {
+  EXPECT_EQ(Concluded(ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kFail, 1}})),
+            VerdictKind::kFail);
+}
+
+TEST(Conclude, OneMarginalCaseMakesItMarginal) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kMarginal, 1}});
+  RunFacts facts;
+  facts.first_marginal = "bits";
+  Conclude(facts, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kMarginal);
+  EXPECT_EQ(result.reason, "bits");
+}
+
+TEST(Conclude, RowsThatAllDecideNothingAreInconclusive) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 3}});
+  result.rows = 10;
+  result.uninformative_rows = 4;
+  result.unconstrained_rows = 6;
+  EXPECT_EQ(Concluded(result), VerdictKind::kInconclusive);
+}
+
+TEST(Conclude, InconclusiveCasesBesidePassesLeaveAPass) {
+  EXPECT_EQ(Concluded(ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kInconclusive, 1}})),
+            VerdictKind::kPass);
+}
+
+TEST(Commonest, EmptyMapHasNone) {
+  EXPECT_EQ(Commonest({}), "");
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,31 @@
+#include <algorithm>
+
+#include "properties/harness/runner/run_property.h"
+
+namespace attest {
+
+const std::vector<Plan>& Plans() {
+  static const std::vector<Plan> kPlans = {
+      {"quick", 150},         // about ten seconds a kernel on one core
+      {"ci", 3000},           // about three minutes
+      {"overnight", 100000},  // hours; best with --for or in shards
+  };
+  return kPlans;
+}
+
+const Plan* FindPlan(std::string_view name) {
+  const auto& plans = Plans();
+  const auto found =
+      std::find_if(plans.begin(), plans.end(), [&](const Plan& plan) { return plan.name == name; });
+  return found == plans.end() ? nullptr : &*found;
+}
+
+int64_t PropertyResult::cases_run() const {
+  int64_t sum = 0;
+  for (const auto& [kind, count] : cases) {
+    if (kind != VerdictKind::kUnsupported) sum += count;
+  }
+  return sum;
+}
+
+}  // namespace attest

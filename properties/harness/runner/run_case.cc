@@ -1,0 +1,166 @@
+#include "properties/harness/runner/run_case.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/lower/lower.h"
+
+namespace attest {
+namespace {
+
+constexpr std::string_view kEquivalence = "equivalence.matches_reference";
+
+Verdict OfKind(VerdictKind kind, std::string reason) {
+  Verdict v;
+  v.kind = kind;
+  v.reason = std::move(reason);
+  return v;
+}
+
+Cause CauseOfFault(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kReadFault:
+      return Cause::kReadFault;
+    case FaultKind::kWriteFault:
+      return Cause::kWriteFault;
+    case FaultKind::kInputChanged:
+      return Cause::kInputChanged;
+    case FaultKind::kStrayWrite:
+      return Cause::kStrayWrite;
+    case FaultKind::kUnwritten:
+      return Cause::kUnwritten;
+    case FaultKind::kCrash:
+      return Cause::kCrash;
+    case FaultKind::kExit:
+      return Cause::kExit;
+    case FaultKind::kHang:
+      return Cause::kHang;
+    case FaultKind::kMemoryLimit:
+      return Cause::kMemoryLimit;
+    case FaultKind::kFloatEnvironment:
+      return Cause::kFloatEnvironment;
+    case FaultKind::kProtocol:
+      return Cause::kProtocol;
+  }
+  return Cause::kProtocol;
+}
+
+Verdict FailWith(Cause cause, std::string sentence) {
+  Verdict v;
+  v.kind = VerdictKind::kFail;
+  v.cause = cause;
+  v.sentence = std::move(sentence);
+  return v;
+}
+
+// A verdict for an outcome that holds no values; nullopt when it holds some.
+std::optional<Verdict> JudgeStatus(const Outcome& outcome) {
+  switch (outcome.status) {
+    case OutcomeStatus::kComputed:
+      return std::nullopt;
+    case OutcomeStatus::kUnsupported:
+      return OfKind(VerdictKind::kUnsupported, outcome.reason);
+    case OutcomeStatus::kRefused:
+      return FailWith(
+          Cause::kRefused,
+          fmt::format("the kernel {}, but its contract promises this call", outcome.reason));
+    case OutcomeStatus::kFault:
+      return FailWith(CauseOfFault(outcome.fault->kind), outcome.fault->detail);
+  }
+  return std::nullopt;
+}
+
+// The cases of one property run, lowered; or why the contract does not take one of them.
+tl::expected<std::vector<Lowered>, Unsupported> LowerAll(const std::vector<Case>& cases,
+                                                         const Contract& contract, Oracle& oracle) {
+  std::vector<Lowered> lowered;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    auto one = Lower(cases[i], oracle.InputsOf(i), contract);
+    if (!one) return tl::unexpected(one.error());
+    lowered.push_back(std::move(*one));
+  }
+  return lowered;
+}
+
+std::vector<Outcome> RunAll(const std::vector<Case>& cases, const std::vector<Lowered>& lowered,
+                            const Contract& contract, KernelSession& session) {
+  std::vector<Call> calls;
+  for (const Lowered& one : lowered) calls.push_back(one.call);
+  const std::vector<CallResult> results = session.Run(calls);
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    outcomes.push_back(Lift(cases[i], contract, lowered[i], results[i]));
+  }
+  return outcomes;
+}
+
+void AddFailure(CaseResult& result, std::string_view property, const Case& c, Verdict verdict) {
+  Signature signature{std::string(property), verdict.cause, verdict.output};
+  result.failures.push_back({std::move(signature), c, std::move(verdict)});
+}
+
+// Derived cases are cases like any other: each must match the reference too.
+void JudgeDerived(const Property& property, const Evidence& evidence, CaseResult& result) {
+  if (property.id.starts_with("equivalence.")) return;
+  for (size_t i = 0; i < evidence.cases.size(); ++i) {
+    if (!HasBound(evidence.cases[i].problem.dtype)) continue;
+    Verdict verdict = MatchesReference(evidence, i, "it does not match the reference");
+    if (verdict.kind == VerdictKind::kFail) {
+      AddFailure(result, kEquivalence, evidence.cases[i], std::move(verdict));
+      return;
+    }
+  }
+}
+
+// A fault condemns the property whatever it claims; nothing else can then be judged.
+std::optional<Verdict> JudgeStatuses(const std::vector<Outcome>& outcomes) {
+  std::optional<Verdict> worst;
+  for (const Outcome& outcome : outcomes) {
+    auto verdict = JudgeStatus(outcome);
+    if (verdict) worst = worst ? Worst(*worst, *verdict) : *verdict;
+  }
+  return worst;
+}
+
+}  // namespace
+
+CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
+                   KernelSession& session) {
+  CaseResult result;
+  if (std::string reason = property.unsupported(contract); !reason.empty()) {
+    result.verdict = OfKind(VerdictKind::kUnsupported, std::move(reason));
+    return result;
+  }
+  const Derived derived = property.derive(c, contract);
+  if (!derived.not_applicable.empty()) {
+    result.applied = false;
+    result.verdict = OfKind(VerdictKind::kInconclusive, derived.not_applicable);
+    return result;
+  }
+  Oracle oracle(derived.cases, contract);
+  const auto lowered = LowerAll(derived.cases, contract, oracle);
+  if (!lowered) {
+    result.verdict = OfKind(VerdictKind::kUnsupported, lowered.error().reason);
+    return result;
+  }
+  const std::vector<Outcome> outcomes = RunAll(derived.cases, *lowered, contract, session);
+  result.calls = static_cast<int64_t>(outcomes.size());
+  if (auto verdict = JudgeStatuses(outcomes)) {
+    result.verdict = std::move(*verdict);
+  } else {
+    const Evidence evidence{contract, derived.cases, outcomes, oracle};
+    result.verdict = property.judge(evidence);
+    JudgeDerived(property, evidence, result);
+  }
+  for (const Outcome& outcome : outcomes) result.verdict.via_mask |= outcome.via_mask;
+  if (result.verdict.kind == VerdictKind::kFail) {
+    Failure own{
+        {std::string(property.id), result.verdict.cause, result.verdict.output}, c, result.verdict};
+    result.failures.insert(result.failures.begin(), std::move(own));
+  }
+  return result;
+}
+
+}  // namespace attest

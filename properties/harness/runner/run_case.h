@@ -1,0 +1,38 @@
+// One property, one case, one kernel: the line through the house. Derives the cases, lowers them,
+// runs them in one round trip, lifts the outcomes, judges. The suites, replay, shrink and vectors
+// all go through here.
+#ifndef ATTEST_HARNESS_RUNNER_RUN_CASE_H_
+#define ATTEST_HARNESS_RUNNER_RUN_CASE_H_
+
+#include <vector>
+
+#include "impl/attention/contract.h"
+#include "properties/harness/judge/verdict.h"
+#include "properties/harness/sandbox/session.h"
+#include "properties/property.h"
+
+namespace attest {
+
+// A failing case with the claim it breaks, ready to be run again by itself.
+struct Failure {
+  Signature signature;
+  Case c;
+  Verdict verdict;
+};
+
+struct CaseResult {
+  Verdict verdict;      // of the property on the case
+  bool applied = true;  // false: the case says nothing about the claim (verdict.reason says why)
+  // Every failure met: the property's own first, then derived cases that differ from the reference
+  // (signature equivalence.matches_reference).
+  std::vector<Failure> failures;
+  int64_t calls = 0;
+};
+
+// `c` must be valid.
+CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
+                   KernelSession& session);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_RUNNER_RUN_CASE_H_

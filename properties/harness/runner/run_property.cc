@@ -1,0 +1,184 @@
+#include "properties/harness/runner/run_property.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/random.h"
+#include "properties/harness/runner/conclude.h"
+#include "properties/harness/runner/rapidcheck_driver.h"
+#include "properties/harness/runner/run_case.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The properties of a run must not see the same stream of cases, so the id goes into the seed.
+uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
+  uint64_t hash = MixBits(run_seed);
+  for (const char c : id) hash = MixIn(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
+// The cases that fall to one shard; over all shards they add up to the plan's.
+int64_t ShardCases(const RunOptions& options) {
+  const int64_t cases = options.plan.cases_per_property;
+  return cases * (options.shard_index + 1) / options.shard_count -
+         cases * options.shard_index / options.shard_count;
+}
+
+class PropertyRun {
+ public:
+  PropertyRun(const Property& property, const Contract& contract, KernelSession& session,
+              const RunOptions& options, RunObserver& observer)
+      : property_(property),
+        contract_(contract),
+        session_(session),
+        options_(options),
+        observer_(observer),
+        seed_(PropertySeed(options.seed, property.id)),
+        known_(options.known) {
+    result_.kernel = session.spec().text;
+    result_.property = property.id;
+    result_.wanted = ShardCases(options);
+  }
+
+  PropertyResult Run() {
+    const auto start = Clock::now();
+    if (const std::string reason = property_.unsupported(contract_); !reason.empty()) {
+      result_.verdict = VerdictKind::kUnsupported;
+      result_.reason = reason;
+      return std::move(result_);
+    }
+    while (SearchOnce()) {
+    }
+    Conclude(facts_, result_);
+    result_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    return std::move(result_);
+  }
+
+ private:
+  // Draws cases up to the next failure to look into; false when the property is done.
+  bool SearchOnce() {
+    const auto end = SearchCases(
+        result_.wanted - result_.cases_run(), [this] { return Draw(); },
+        [this](const Case& c) { return Test(c); });
+    if (end != SearchEnd::kStopped) return false;
+    for (const Failure& failure : std::exchange(pending_, {})) Report(failure);
+    if (facts_.cut_short.empty() && hangs_ >= options_.max_hangs) {
+      facts_.cut_short = fmt::format("stopped after {} hangs", hangs_);
+    }
+    return facts_.cut_short.empty();
+  }
+
+  // Cases are numbered over all shards, and each is a function of its number alone: shards share
+  // none, and a search that resumes after a failure goes on where it was. RapidCheck's own stream
+  // offers neither. The stride 37 is coprime with 101, so that any number of draws is spread evenly
+  // over the sizes 0..100.
+  Case Draw() {
+    const int64_t number = options_.shard_index + draws_ * options_.shard_count;
+    const int size = static_cast<int>((draws_ * 37 + options_.shard_index) % 101);
+    ++draws_;
+    return DrawCase(MixIn(seed_, static_cast<uint64_t>(number)), size, contract_,
+                    options_.generator);
+  }
+
+  Answer Test(const Case& c) {
+    if (IsTimeUp()) return Answer::kStop;
+    CaseResult result = RunCase(property_, c, contract_, session_);
+    result_.calls += result.calls;
+    const bool says_something = Count(c, result);
+    if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);
+    for (Failure& failure : result.failures) Consider(std::move(failure));
+    if (!pending_.empty() || hangs_ >= options_.max_hangs) return Answer::kStop;
+    return says_something ? Answer::kHolds : Answer::kSaysNothing;
+  }
+
+  bool IsTimeUp() {
+    if (options_.stop != nullptr && options_.stop->load()) {
+      facts_.cut_short = "interrupted";
+    } else if (options_.stop_at && Clock::now() >= *options_.stop_at) {
+      facts_.cut_short = "out of time";
+    } else {
+      return false;
+    }
+    facts_.cut_short += fmt::format(" after {} of {} cases", result_.cases_run(), result_.wanted);
+    return true;
+  }
+
+  // Adds the case to the counts; false when it says nothing about the claim.
+  bool Count(const Case& c, const CaseResult& result) {
+    const Verdict& verdict = result.verdict;
+    if (!result.applied) {
+      ++result_.not_applicable;
+      ++facts_.not_applicable_reasons[verdict.reason];
+      return false;
+    }
+    ++result_.cases[verdict.kind];
+    if (verdict.kind == VerdictKind::kUnsupported) {
+      ++result_.unsupported_reasons[verdict.reason];
+      return false;
+    }
+    result_.bins.Add(c);
+    result_.via_mask += verdict.via_mask ? 1 : 0;
+    result_.rows += verdict.rows;
+    result_.uninformative_rows += verdict.uninformative_rows;
+    result_.unconstrained_rows += verdict.unconstrained_rows;
+    result_.worst_ratio = std::max(result_.worst_ratio, verdict.worst_ratio);
+    KeepReason(verdict);
+    return true;
+  }
+
+  void KeepReason(const Verdict& verdict) {
+    if (verdict.kind == VerdictKind::kMarginal && facts_.first_marginal.empty()) {
+      facts_.first_marginal = verdict.reason;
+    }
+    if (verdict.kind == VerdictKind::kInconclusive && facts_.first_inconclusive.empty()) {
+      facts_.first_inconclusive = verdict.reason;
+    }
+  }
+
+  // A signature met for the first time is kept to be looked into.
+  void Consider(Failure failure) {
+    hangs_ += failure.verdict.cause == Cause::kHang ? 1 : 0;
+    const auto room = static_cast<int64_t>(options_.max_findings) -
+                      static_cast<int64_t>(result_.findings.size() + pending_.size());
+    if (room <= 0 || !known_.insert(failure.signature).second) return;
+    pending_.push_back(std::move(failure));
+  }
+
+  // A derived case that differs from the reference is reported under equivalence's own name.
+  void Report(const Failure& failure) {
+    const Property* named = FindProperty(failure.signature.property);
+    Finding finding = MakeFinding(named == nullptr ? property_ : *named, failure.c,
+                                  failure.signature, contract_, session_, options_, observer_);
+    finding.cases_to_first = result_.cases_run();
+    observer_.OnFinding(finding);
+    result_.findings.push_back(std::move(finding));
+  }
+
+  const Property& property_;
+  const Contract& contract_;
+  KernelSession& session_;
+  const RunOptions& options_;
+  RunObserver& observer_;
+  const uint64_t seed_;
+  std::set<Signature> known_;
+  std::vector<Failure> pending_;
+  int64_t draws_ = 0;
+  int hangs_ = 0;
+  RunFacts facts_;
+  PropertyResult result_;
+};
+
+}  // namespace
+
+PropertyResult RunProperty(const Property& property, const Contract& contract,
+                           KernelSession& session, const RunOptions& options,
+                           RunObserver& observer) {
+  return PropertyRun(property, contract, session, options, observer).Run();
+}
+
+}  // namespace attest

@@ -1,0 +1,94 @@
+// Many cases of one property on one kernel, driven by RapidCheck: draw, run, shrink what fails
+// under a budget, confirm it. RapidCheck's headers stay behind this one.
+#ifndef ATTEST_HARNESS_RUNNER_RUN_PROPERTY_H_
+#define ATTEST_HARNESS_RUNNER_RUN_PROPERTY_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "properties/harness/case/bins.h"
+#include "properties/harness/case/generator.h"
+#include "properties/harness/judge/verdict.h"
+#include "properties/harness/sandbox/session.h"
+#include "properties/property.h"
+
+namespace attest {
+
+// A number of cases per property. Times are measurements, never gates.
+struct Plan {
+  std::string_view name;
+  int64_t cases_per_property;
+};
+const std::vector<Plan>& Plans();  // quick, ci, overnight
+const Plan* FindPlan(std::string_view name);
+
+struct RunOptions {
+  Plan plan{"quick", 200};
+  uint64_t seed = 1;
+  std::optional<std::chrono::steady_clock::time_point> stop_at;  // --for; a cut is INCONCLUSIVE
+  int64_t shard_index = 0;  // this shard runs cases i with i % shard_count == shard_index
+  int64_t shard_count = 1;
+  int64_t shrink_budget = 1500;  // cases tried while shrinking one finding
+  int confirmations = 3;         // reruns of the smallest case
+  int max_findings = 4;          // distinct signatures looked for in one property
+  // Shrinking one finding ends here too: a candidate that hangs costs a whole deadline.
+  std::chrono::milliseconds shrink_time{20000};
+  int max_hangs = 2;  // a property ends after so many hangs: it has failed by then
+  // Signatures reported already: counted, but not shrunk and reported again.
+  std::set<Signature> known;
+  const std::atomic<bool>* stop = nullptr;  // set from outside: finish with what is there
+  GeneratorOptions generator;
+};
+
+// The outcome of one property on one kernel.
+struct PropertyResult {
+  std::string kernel;
+  std::string property;
+  VerdictKind verdict = VerdictKind::kInconclusive;  // FAIL, else INCONCLUSIVE, MARGINAL, PASS, ...
+  std::string reason;                                // for all but a plain PASS or FAIL
+  std::map<VerdictKind, int64_t> cases;              // by verdict
+  int64_t wanted = 0;                                // cases that the plan asks of this shard
+  int64_t not_applicable = 0;                        // drawn, but outside the claim
+  int64_t via_mask = 0;
+  int64_t calls = 0;
+  int64_t rows = 0, uninformative_rows = 0, unconstrained_rows = 0;
+  double worst_ratio = 0;
+  double seconds = 0;
+  std::map<std::string, int64_t> unsupported_reasons;
+  BinCounts bins;
+  std::vector<Finding> findings;
+
+  int64_t cases_run() const;  // all that ran and said something; UNSUPPORTED ones did not
+};
+
+// Follows a run; every function may be called often and must return quickly.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void OnCase(const Property&, int64_t /*done*/, int64_t /*of*/) {}
+  virtual void OnShrink(const Property&, int64_t /*tries*/) {}
+  virtual void OnFinding(const Finding&) {}
+};
+
+// Runs a whole property. Failures of derived cases under another property's name
+// (equivalence.matches_reference) come back among the findings with their own signature.
+PropertyResult RunProperty(const Property& property, const Contract& contract,
+                           KernelSession& session, const RunOptions& options,
+                           RunObserver& observer);
+
+// Shrinks and confirms one failure: what RunProperty does with each, and `attest shrink` with a
+// file.
+Finding MakeFinding(const Property& property, const Case& failing, const Signature& signature,
+                    const Contract& contract, KernelSession& session, const RunOptions& options,
+                    RunObserver& observer);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_RUNNER_RUN_PROPERTY_H_

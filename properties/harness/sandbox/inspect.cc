@@ -1,0 +1,161 @@
+#include "properties/harness/sandbox/inspect.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "properties/harness/sandbox/fault_words.h"
+#include "properties/harness/sandbox/strided.h"
+
+namespace attest {
+namespace {
+
+// True when all bytes equal `fill`. Compares the range with itself one byte on: one memcmp.
+bool IsFilled(std::span<const std::byte> bytes, std::byte fill) {
+  if (bytes.empty()) return true;
+  return bytes[0] == fill && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
+
+// The checked slack of a placed tensor: what Arena::Place filled.
+struct Slack {
+  std::span<const std::byte> before, after;
+};
+
+Slack SlackOf(const Arena& arena, const PlacedTensor& placed) {
+  const Slot& slot = arena.slots()[placed.slot];
+  const uint64_t end = placed.offset + placed.tensor->image.size();
+  const uint64_t before = std::min(kMarginBytes, placed.offset - slot.offset);
+  const uint64_t after = std::min(kMarginBytes, slot.offset + slot.bytes - end);
+  return {{arena.At(placed.offset - before), before}, {arena.At(end), after}};
+}
+
+// The offset in the image of the slack byte nearest to the tensor that is not `fill`.
+std::optional<int64_t> NearestChange(const Slack& slack, const CallTensor& tensor,
+                                     std::byte fill) {
+  const auto differs = [&](std::byte byte) { return byte != fill; };
+  if (!IsFilled(slack.after, fill)) {
+    const auto found = std::ranges::find_if(slack.after, differs);
+    return static_cast<int64_t>(tensor.image.size()) + (found - slack.after.begin());
+  }
+  if (!IsFilled(slack.before, fill)) {
+    const auto found = std::find_if(slack.before.rbegin(), slack.before.rend(), differs);
+    return -1 - (found - slack.before.rbegin());
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> ChangedGap(const Arena& arena, const PlacedTensor& placed,
+                                  std::byte fill) {
+  if (IsGapless(*placed.tensor)) return std::nullopt;
+  const std::vector<bool> is_element = ElementBytes(*placed.tensor);
+  const std::byte* image = arena.At(placed.offset);
+  for (size_t byte = 0; byte < is_element.size(); ++byte)
+    if (!is_element[byte] && image[byte] != fill) return static_cast<int64_t>(byte);
+  return std::nullopt;
+}
+
+// Calls visit(CallTensor, image number) for each output of the call.
+template <typename Visitor>
+void ForEachOutput(const Call& call, Visitor&& visit) {
+  size_t number = 0;
+  for (const CallTensor& tensor : call.tensors)
+    if (tensor.is_output) visit(tensor, number++);
+}
+
+bool ElementIsFill(const std::vector<std::byte>& image, size_t offset, size_t size,
+                   std::byte fill) {
+  return IsFilled(std::span(image).subspan(offset, size), fill);
+}
+
+// A gapless image holds an element of fill only where it holds the fill at all: memchr is the quick
+// way to "no".
+bool TensorHasFill(const CallTensor& tensor, const std::vector<std::byte>& image, std::byte fill) {
+  if (image.empty() ||
+      std::memchr(image.data(), std::to_integer<int>(fill), image.size()) == nullptr)
+    return false;
+  const size_t size = ByteSize(tensor.dtype);
+  bool left = false;
+  if (IsGapless(tensor)) {
+    for (size_t offset = 0; offset < image.size() && !left; offset += size)
+      left = ElementIsFill(image, offset, size, fill);
+    return left;
+  }
+  ForEachElement(tensor, [&](std::span<const int64_t>, size_t offset) {
+    left = left || ElementIsFill(image, offset, size, fill);
+  });
+  return left;
+}
+
+}  // namespace
+
+std::optional<Fault> FindChangedInput(const Arena& arena, const PlacedCall& placed) {
+  const std::byte poison{placed.call->poison};
+  for (const PlacedTensor& input : placed.tensors) {
+    const CallTensor& tensor = *input.tensor;
+    if (tensor.is_output) continue;
+    const std::byte* now = arena.At(input.offset);
+    const auto [before, after] =
+        std::mismatch(tensor.image.begin(), tensor.image.end(), now);
+    if (before != tensor.image.end())
+      return FaultAt(FaultKind::kInputChanged, "changed the input", tensor, after - now);
+    if (const auto change = NearestChange(SlackOf(arena, input), tensor, poison))
+      return FaultAt(FaultKind::kStrayWrite, "wrote", tensor, *change);
+  }
+  return std::nullopt;
+}
+
+std::optional<Fault> FindStrayWrite(const Arena& arena, const PlacedCall& placed) {
+  for (const PlacedTensor& output : placed.tensors) {
+    if (!output.tensor->is_output) continue;
+    auto change = ChangedGap(arena, output, placed.fill);
+    if (!change) change = NearestChange(SlackOf(arena, output), *output.tensor, placed.fill);
+    if (change) return FaultAt(FaultKind::kStrayWrite, "wrote", *output.tensor, *change);
+  }
+  return std::nullopt;
+}
+
+OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed) {
+  OutputImages images;
+  for (const PlacedTensor& output : placed.tensors) {
+    if (!output.tensor->is_output) continue;
+    const std::byte* image = arena.At(output.offset);
+    images.emplace_back(image, image + output.tensor->image.size());
+  }
+  return images;
+}
+
+bool HasFillLeft(const Call& call, const OutputImages& outputs, std::byte fill) {
+  bool left = false;
+  ForEachOutput(call, [&](const CallTensor& tensor, size_t number) {
+    left = left || TensorHasFill(tensor, outputs[number], fill);
+  });
+  return left;
+}
+
+std::optional<Fault> FindUnwritten(const Call& call, const OutputImages& first,
+                                   std::byte first_fill, const OutputImages& second,
+                                   std::byte second_fill) {
+  std::optional<Fault> fault;
+  ForEachOutput(call, [&](const CallTensor& tensor, size_t number) {
+    if (fault) return;
+    const size_t size = ByteSize(tensor.dtype);
+    int64_t unwritten = 0;
+    std::vector<int64_t> where;
+    ForEachElement(tensor, [&](std::span<const int64_t> index, size_t offset) {
+      if (!ElementIsFill(first[number], offset, size, first_fill) ||
+          !ElementIsFill(second[number], offset, size, second_fill))
+        return;
+      if (unwritten++ == 0) where.assign(index.begin(), index.end());
+    });
+    if (unwritten == 0) return;
+    fault = Fault{FaultKind::kUnwritten, tensor.role, where, 0,
+                  fmt::format("left {} of {} elements of {} unwritten, first {}", unwritten,
+                              CountElements(tensor), RoleName(tensor.role),
+                              ElementName(tensor.role, where))};
+  });
+  return fault;
+}
+
+}  // namespace attest
