@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "properties/derive.h"
+#include "properties/harness/case/planes.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/hidden_data.h"
 
@@ -199,31 +200,11 @@ BitPlane DrawBroadcast(const Case& c) {
   return plane;
 }
 
-template <typename Read>
-auto ExpandPlane(const Problem& p, Read&& read) {
-  std::vector<decltype(read(0, 0, 0, 0))> values;
-  ForEachRow(p, [&](const Row& row) {
-    for (int64_t j = 0; j < p.kv_len; ++j) {
-      values.push_back(read(row.batch, row.head, row.query, j));
-    }
-  });
-  return values;
-}
-
-BitPlane Expanded(const Problem& p, const BitPlane& plane) {
-  BitPlane full;
-  full.shape = p.WeightsShape();
-  full.bits = ExpandPlane(p, [&](int64_t b, int64_t h, int64_t i, int64_t j) {
-    return static_cast<uint8_t>(plane.At(b, h, i, j));
-  });
-  return full;
-}
-
 Derived BroadcastAndExpandedMask(const Case& original, const Contract&) {
   Case broadcast = WithoutBias(original);
   broadcast.problem.mask = DrawBroadcast(original);
   Case expanded = broadcast;
-  expanded.problem.mask = Expanded(broadcast.problem, *broadcast.problem.mask);
+  expanded.problem.mask = ExpandTo(*broadcast.problem.mask, broadcast.problem.WeightsShape());
   return Of({broadcast, expanded});
 }
 
@@ -233,14 +214,9 @@ Derived BroadcastAndExpandedBias(const Case& original, const Contract&) {
   broadcast.problem.bias = DrawBroadcast(original);
   broadcast = AsLiteral(broadcast);
   Case expanded = broadcast;
-  const Array small = broadcast.literals.at(DataTensor::kBias);
-  Array full(broadcast.problem.WeightsShape());
-  full.values = ExpandPlane(broadcast.problem, [&](int64_t b, int64_t h, int64_t i, int64_t j) {
-    const Shape4& s = small.shape;
-    return small.At(b % s[0], h % s[1], i % s[2], j % s[3]);
-  });
-  expanded.problem.bias = Expanded(broadcast.problem, *broadcast.problem.bias);
-  expanded.literals[DataTensor::kBias] = std::move(full);
+  const Shape4 full = broadcast.problem.WeightsShape();
+  expanded.problem.bias = ExpandTo(*broadcast.problem.bias, full);
+  expanded.literals[DataTensor::kBias] = ExpandTo(broadcast.literals[DataTensor::kBias], full);
   return Of({broadcast, expanded});
 }
 

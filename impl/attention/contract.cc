@@ -50,6 +50,7 @@ const Words<Feature> kFeatures = {{"causal", Feature::kCausal},
                                   {"zero_sizes", Feature::kZeroSizes},
                                   {"weights", Feature::kWeights},
                                   {"mask_broadcast", Feature::kMaskBroadcast},
+                                  {"mask_key_broadcast", Feature::kMaskKeyBroadcast},
                                   {"mask_ranks", Feature::kMaskRanks}};
 const Words<Invariance> kInvariances = {{"hidden_values", Invariance::kHiddenValues},
                                         {"kv_len", Invariance::kKvLen},

@@ -41,7 +41,8 @@ enum class Feature {
   kValueDim,
   kZeroSizes,
   kWeights,
-  kMaskBroadcast,
+  kMaskBroadcast,     // extents of 1 for batch, heads and queries
+  kMaskKeyBroadcast,  // and for keys
   kMaskRanks,
 };
 enum class Invariance {  // what leaves the bits of the result alone

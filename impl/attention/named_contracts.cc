@@ -19,7 +19,8 @@ const std::vector<NamedContract>& NamedContracts() {
                          "v:length", "v:causal", "v:window", "v:mask", "v:bias"],
          "visible_nan_propagates": true,
          "features": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
-                      "value_dim", "zero_sizes", "weights", "mask_broadcast", "mask_ranks"],
+                      "value_dim", "zero_sizes", "weights", "mask_broadcast", "mask_key_broadcast",
+                      "mask_ranks"],
          "bits_invariant": ["hidden_values", "batch", "heads", "layout", "mask_form", "rerun"],
          "dtypes": ["f32", "f64", "f16", "bf16"],
          "layouts": ["bhsd", "bshd"],
@@ -36,11 +37,13 @@ const std::vector<NamedContract>& NamedContracts() {
          "empty_row": "zero",
          "lse": "none",
          "features": ["causal", "mask", "bias", "gqa", "value_dim", "weights", "mask_broadcast",
-                      "mask_ranks"],
+                      "mask_key_broadcast", "mask_ranks"],
          "dtypes": ["f32", "f64", "f16", "bf16"],
          "layouts": ["bhsd"],
          "strides": "dense"
        })"},
+      // A mask whose key extent is shorter than kv_len is padded with "hide" here, so what an
+      // extent of 1 means (broadcast or padded) is left open, and not promised.
       {"onnx-attention-24",
        "ONNX operator Attention, opset 24 (onnx 1.19: adds nonpad_kv_seqlen), errata to 2026-06",
        R"({

@@ -46,7 +46,10 @@ struct ApiBase {
 std::string OnOneLine(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
-  return text;
+  // A failed check quotes its whole function signature between the place and the reason.
+  constexpr size_t kHead = 60, kTail = 200;
+  if (text.size() <= kHead + kTail + 5) return text;
+  return text.substr(0, kHead) + " ... " + text.substr(text.size() - kTail);
 }
 
 // Values for one run, released together.

@@ -13,7 +13,8 @@ void DrawShape(Draw& draw, const Contract& contract, const Problem& p, BitPlane&
   if (contract.Has(Feature::kMaskBroadcast)) {
     const int64_t roll = draw.Below(100);
     const int64_t broadcast = roll < 35 ? 0 : roll < 60 ? 3 : draw.Below(16);
-    for (size_t axis = 0; axis < 4; ++axis) {
+    const size_t axes = contract.Has(Feature::kMaskKeyBroadcast) ? 4 : 3;
+    for (size_t axis = 0; axis < axes; ++axis) {
       if (((broadcast >> axis) & 1) != 0) plane.shape[axis] = 1;
     }
   }

@@ -19,6 +19,7 @@ int64_t Work(const Problem& p) {
 
 bool PlaneOffered(const Contract& c, const Problem& p, const BitPlane& plane) {
   return (c.Has(Feature::kMaskBroadcast) || plane.shape == p.WeightsShape()) &&
+         (c.Has(Feature::kMaskKeyBroadcast) || plane.shape[3] == p.kv_len) &&
          (c.Has(Feature::kMaskRanks) || plane.rank == 4);
 }
 

@@ -104,10 +104,11 @@ const Contract& EverythingContract() {
     c.name = "everything";
     c.causal_offset = {CausalOffset::kExplicit};
     c.lse = LseKind::kNatural;
-    c.features = {Feature::kCausal,  Feature::kWindow,        Feature::kKeyLengths,
-                  Feature::kMask,    Feature::kBias,          Feature::kMaskWithBias,
-                  Feature::kGqa,     Feature::kValueDim,      Feature::kZeroSizes,
-                  Feature::kWeights, Feature::kMaskBroadcast, Feature::kMaskRanks};
+    c.features = {Feature::kCausal,   Feature::kWindow,        Feature::kKeyLengths,
+                  Feature::kMask,     Feature::kBias,          Feature::kMaskWithBias,
+                  Feature::kGqa,      Feature::kValueDim,      Feature::kZeroSizes,
+                  Feature::kWeights,  Feature::kMaskBroadcast, Feature::kMaskKeyBroadcast,
+                  Feature::kMaskRanks};
     c.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
     c.layouts = {TensorLayout::kBhsd, TensorLayout::kBshd};
     c.strides = Strides::kAny;

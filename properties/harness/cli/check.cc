@@ -30,6 +30,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// A kernel that hangs in so many properties most likely hangs in all, at a minute or more each.
+constexpr int64_t kMaxHangingProperties = 3;
+
 // What the user wrote.
 struct CheckArguments {
   std::vector<std::string> kernels;
@@ -163,13 +166,22 @@ class CheckRun {
     const auto start = Clock::now();
     observer_.SetKernel(kernel.kernel);
     std::set<Signature> known;
+    int64_t hanging = 0;
     for (const Property* property : plan_.properties) {
+      if (hanging >= kMaxHangingProperties) {
+        kernel.results.push_back(NotRun(kernel.kernel, *property, hanging));
+        --left_;
+        continue;
+      }
       RunOptions options = plan_.run;
       options.known = known;
       options.stop_at = ShareOfTime();
       PropertyResult result =
           RunProperty(*property, opened.contract, *opened.session, options, observer_);
-      for (const Finding& finding : result.findings) known.insert(finding.signature);
+      for (const Finding& finding : result.findings) {
+        known.insert(finding.signature);
+        hanging += finding.signature.cause == Cause::kHang ? 1 : 0;
+      }
       kernel.results.push_back(std::move(result));
     }
     kernel.findings = observer_.TakeFindings();
@@ -178,6 +190,16 @@ class CheckRun {
     kernel.stats = opened.session->stats();
     for (const PropertyResult& result : kernel.results) sink_.WriteJson(ResultLine(result));
     opened.session.reset();  // its worker need not wait for the others
+  }
+
+  static PropertyResult NotRun(const std::string& kernel, const Property& property,
+                               int64_t hanging) {
+    PropertyResult result;
+    result.kernel = kernel;
+    result.property = property.id;
+    result.verdict = VerdictKind::kInconclusive;
+    result.reason = fmt::format("not run: the kernel hangs in {} properties", hanging);
+    return result;
   }
 
   // Of what is left of --for, each property still to come gets the same; what one does not use goes

@@ -268,6 +268,19 @@ TEST_F(EndToEnd, KilledRunLosesNoFindingAndLeavesNoWorker) {
   EXPECT_TRUE(AllDescendantsAreGone());
 }
 
+// Its first three properties fail; the others are not waited for.
+TEST_F(EndToEnd, KernelThatHangsEndsTheRunSoon) {
+  const ProgramResult result = Run({"check", BinFolder() + "/../testdata/bad_plugin_hangs.so",
+                                    "--deadline", "5", "--json", "run.json"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_EQ(JsonOfType("run.json", "finding").size(), 3u);
+  for (const auto& finding : JsonOfType("run.json", "finding")) {
+    EXPECT_EQ(finding["cause"], "hang");
+    EXPECT_EQ(finding["confirmed"], 1);
+  }
+  EXPECT_THAT(result.out, HasSubstr("not run: the kernel hangs"));
+}
+
 TEST_F(EndToEnd, VectorsOfTheStandardPassOnTheReference) {
   const char* folder = std::getenv("ATTEST_ONNX_VECTORS");
   const std::string vectors =

@@ -10,6 +10,7 @@
 #include "attest/kernel.h"
 #include "impl/attention/visibility.h"
 #include "properties/harness/case/offers.h"
+#include "properties/harness/case/planes.h"
 #include "properties/harness/lower/tensor_image.h"
 
 namespace attest {
@@ -125,44 +126,21 @@ void MaskToBias(Reduced& r) {
   r.via_mask = true;
 }
 
-// The plane of rank 4 and full shape that means the same.
-BitPlane Expanded(const Problem& p, const BitPlane& plane) {
-  BitPlane full;
-  full.shape = p.WeightsShape();
-  ForEachRow(p, [&](const Row& row) {
-    for (int64_t j = 0; j < p.kv_len; ++j) {
-      full.bits.push_back(plane.At(row.batch, row.head, row.query, j) ? 1 : 0);
-    }
-  });
-  return full;
-}
-
-Array ExpandedBias(const Problem& p, const Array& bias) {
-  Array full(p.WeightsShape());
-  size_t flat = 0;
-  ForEachRow(p, [&](const Row& row) {
-    for (int64_t j = 0; j < p.kv_len; ++j) {
-      full.values[flat++] = BiasValue(bias, {row.batch, row.head, row.query, j});
-    }
-  });
-  return full;
+// The extents that a plane must have for this contract.
+Shape4 FittedShape(const Problem& p, const Shape4& shape, const Contract& c) {
+  if (!c.Has(Feature::kMaskBroadcast)) return p.WeightsShape();
+  Shape4 fitted = shape;
+  if (!c.Has(Feature::kMaskKeyBroadcast)) fitted[3] = p.kv_len;
+  return fitted;
 }
 
 void FitPlanes(Reduced& r, const Contract& c) {
-  const auto broadcast = [&](const BitPlane& plane) {
-    return plane.shape != r.problem.WeightsShape() && !c.Has(Feature::kMaskBroadcast);
-  };
-  if (r.problem.mask) {
-    if (broadcast(*r.problem.mask)) r.problem.mask = Expanded(r.problem, *r.problem.mask);
-    if (!c.Has(Feature::kMaskRanks)) r.problem.mask->rank = 4;
+  for (std::optional<BitPlane>* plane : {&r.problem.mask, &r.problem.bias}) {
+    if (!*plane) continue;
+    *plane = ExpandTo(**plane, FittedShape(r.problem, (*plane)->shape, c));
+    if (!c.Has(Feature::kMaskRanks)) (*plane)->rank = 4;
   }
-  if (r.problem.bias) {
-    if (broadcast(*r.problem.bias)) {
-      r.bias = ExpandedBias(r.problem, r.bias);
-      r.problem.bias = Expanded(r.problem, *r.problem.bias);
-    }
-    if (!c.Has(Feature::kMaskRanks)) r.problem.bias->rank = 4;
-  }
+  if (r.problem.bias) r.bias = ExpandTo(r.bias, r.problem.bias->shape);
 }
 
 tl::expected<Reduced, Unsupported> Reduce(const Case& c, const Inputs& inputs,

@@ -90,8 +90,10 @@ Finding MakeFinding(const Property& property, const Case& failing, const Signatu
   finding.signature = signature;
   finding.smallest = std::move(shrunk.smallest);
   finding.shrink_steps = shrunk.tries;
-  finding.confirmations = options.confirmations;
-  for (int i = 0; i < options.confirmations; ++i) {
+  // Each rerun of a hang costs a whole deadline.
+  finding.confirmations =
+      signature.cause == Cause::kHang ? std::min(1, options.confirmations) : options.confirmations;
+  for (int i = 0; i < finding.confirmations; ++i) {
     finding.confirmed += probe.Fails(finding.smallest) ? 1 : 0;
   }
   finding.verdict = probe.last_verdict().value_or(NeverSeenAgain(signature));

@@ -30,13 +30,13 @@ const std::vector<Plan>& Plans();  // quick, ci, overnight
 const Plan* FindPlan(std::string_view name);
 
 struct RunOptions {
-  Plan plan{"quick", 200};
+  Plan plan = Plans().front();
   uint64_t seed = 1;
   std::optional<std::chrono::steady_clock::time_point> stop_at;  // --for; a cut is INCONCLUSIVE
   int64_t shard_index = 0;  // this shard runs cases i with i % shard_count == shard_index
   int64_t shard_count = 1;
   int64_t shrink_budget = 1500;  // cases tried while shrinking one finding
-  int confirmations = 3;         // reruns of the smallest case
+  int confirmations = 3;         // reruns of the smallest case; of one that hangs a single one
   int max_findings = 4;          // distinct signatures looked for in one property
   // Shrinking one finding ends here too: a candidate that hangs costs a whole deadline.
   std::chrono::milliseconds shrink_time{20000};

@@ -87,9 +87,9 @@ Arena::~Arena() {
   if (base_ != nullptr) ::munmap(base_, file_bytes_);
 }
 
-tl::expected<bool, std::string> Arena::Fit(std::span<const Call> calls) {
+tl::expected<bool, std::string> Arena::Fit(std::span<const Call* const> calls) {
   std::vector<uint64_t> inputs, outputs;
-  for (const Call& call : calls) RaiseNeeds(call, page_, &inputs, &outputs);
+  for (const Call* call : calls) RaiseNeeds(*call, page_, &inputs, &outputs);
   const bool inputs_changed = Adapt(inputs, &input_bytes_);
   const bool outputs_changed = Adapt(outputs, &output_bytes_);
   if (!inputs_changed && !outputs_changed && frames_ > 0) return false;

@@ -61,9 +61,10 @@ class Arena {
   size_t frames() const { return frames_; }
   std::span<const Slot> slots() const { return slots_; }
 
-  // Makes every call fit a frame. True when the slots changed, so that the worker must map them
-  // anew. Slots much larger than needed are cut down again: the guard stays near the data.
-  tl::expected<bool, std::string> Fit(std::span<const Call> calls);
+  // Makes every one of these well-formed calls fit a frame. True when the slots changed, so that
+  // the worker must map them anew. Slots much larger than needed are cut down again: the guard
+  // stays near the data.
+  tl::expected<bool, std::string> Fit(std::span<const Call* const> calls);
 
   // Lays a call out in a frame: copies the inputs, fills outputs with `fill` and slack with the
   // call's poison (around inputs) or `fill` (around outputs). Fit must have seen the call, which

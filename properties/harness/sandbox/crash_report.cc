@@ -18,7 +18,9 @@ constexpr uint64_t kNullZone = 64 * 1024;
 // How far from the stack pointer an access counts as one to the stack: one large frame.
 constexpr uint64_t kStackReach = uint64_t{1} << 20;
 
-Fault Plain(FaultKind kind, std::string detail) { return {kind, 0, {}, 0, std::move(detail)}; }
+Fault Plain(FaultKind kind, std::string detail) {
+  return {kind, 0, {}, 0, std::move(detail)};
+}
 
 std::string SignalName(int signal) {
   const char* name = ::sigabbrev_np(signal);
@@ -83,9 +85,9 @@ Fault ExplainAddress(const Crash& crash, const PlacedCall& placed) {
   if (IsStackOverflow(note)) return Plain(FaultKind::kCrash, "stack overflow");
   if (IsOutOfMemory(crash)) return OutOfMemory(crash);
   const char* where = note.address < kNullZone ? "a null pointer" : "outside every tensor";
-  return Plain(write ? FaultKind::kWriteFault : FaultKind::kReadFault,
-               fmt::format("{} address {:#x}: {}", write ? "wrote to" : "read from", note.address,
-                           where));
+  return Plain(
+      write ? FaultKind::kWriteFault : FaultKind::kReadFault,
+      fmt::format("{} address {:#x}: {}", write ? "wrote to" : "read from", note.address, where));
 }
 
 Fault ExplainSignal(const Crash& crash, const PlacedCall& placed) {
@@ -129,10 +131,12 @@ Fault ExplainCrash(const Crash& crash, const PlacedCall& placed) {
 
 std::string DescribeDeath(const Death& death) {
   switch (death.kind) {
-    case Death::Kind::kSignaled: return fmt::format("crashed ({})", SignalName(death.code));
+    case Death::Kind::kSignaled:
+      return fmt::format("crashed ({})", SignalName(death.code));
     case Death::Kind::kExited:
       return fmt::format("ended the process with exit code {}", death.code);
-    case Death::Kind::kKilled: break;
+    case Death::Kind::kKilled:
+      break;
   }
   return "closed its control socket and went on running";
 }

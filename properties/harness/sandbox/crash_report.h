@@ -17,9 +17,9 @@ namespace attest {
 struct Crash {
   Death death;
   CrashNote note;
-  std::span<const Slot> slots;              // of the arena
-  std::span<const uint64_t> addresses;      // of the slots, in the worker
-  uint64_t memory_limit = 0;                // bytes of address space; 0 = none
+  std::span<const Slot> slots;          // of the arena
+  std::span<const uint64_t> addresses;  // of the slots, in the worker
+  uint64_t memory_limit = 0;            // bytes of address space; 0 = none
 };
 
 // The fault of `placed`, the call in progress.

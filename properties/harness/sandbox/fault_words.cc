@@ -71,7 +71,9 @@ const RoleWords* FindRole(int32_t role) {
 }
 
 // Up to a whole number of elements.
-int64_t RoundUp(int64_t bytes, int64_t size) { return (bytes + size - 1) / size * size; }
+int64_t RoundUp(int64_t bytes, int64_t size) {
+  return (bytes + size - 1) / size * size;
+}
 
 int64_t DistanceOf(const CallTensor& tensor, int64_t offset) {
   const auto size = static_cast<int64_t>(ByteSize(tensor.dtype));
@@ -111,8 +113,8 @@ std::string ElementName(int32_t role, std::span<const int64_t> index) {
   if (!worded) return fmt::format("element {}", fmt::join(index, ", "));
   std::string name;
   for (size_t d = 0; d < index.size(); ++d)
-    name += fmt::format("{}{} {}", d == 0 ? "" : ", ", axes[axes.size() - index.size() + d],
-                        index[d]);
+    name +=
+        fmt::format("{}{} {}", d == 0 ? "" : ", ", axes[axes.size() - index.size() + d], index[d]);
   return name;
 }
 

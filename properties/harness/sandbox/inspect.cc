@@ -32,8 +32,7 @@ Slack SlackOf(const Arena& arena, const PlacedTensor& placed) {
 }
 
 // The offset in the image of the slack byte nearest to the tensor that is not `fill`.
-std::optional<int64_t> NearestChange(const Slack& slack, const CallTensor& tensor,
-                                     std::byte fill) {
+std::optional<int64_t> NearestChange(const Slack& slack, const CallTensor& tensor, std::byte fill) {
   const auto differs = [&](std::byte byte) { return byte != fill; };
   if (!IsFilled(slack.after, fill)) {
     const auto found = std::ranges::find_if(slack.after, differs);
@@ -46,8 +45,12 @@ std::optional<int64_t> NearestChange(const Slack& slack, const CallTensor& tenso
   return std::nullopt;
 }
 
-std::optional<int64_t> ChangedGap(const Arena& arena, const PlacedTensor& placed,
-                                  std::byte fill) {
+std::optional<int64_t> ChangedByte(const std::vector<std::byte>& image, const std::byte* now) {
+  if (image.empty() || std::memcmp(image.data(), now, image.size()) == 0) return std::nullopt;
+  return std::mismatch(image.begin(), image.end(), now).first - image.begin();
+}
+
+std::optional<int64_t> ChangedGap(const Arena& arena, const PlacedTensor& placed, std::byte fill) {
   if (IsGapless(*placed.tensor)) return std::nullopt;
   const std::vector<bool> is_element = ElementBytes(*placed.tensor);
   const std::byte* image = arena.At(placed.offset);
@@ -95,11 +98,8 @@ std::optional<Fault> FindChangedInput(const Arena& arena, const PlacedCall& plac
   for (const PlacedTensor& input : placed.tensors) {
     const CallTensor& tensor = *input.tensor;
     if (tensor.is_output) continue;
-    const std::byte* now = arena.At(input.offset);
-    const auto [before, after] =
-        std::mismatch(tensor.image.begin(), tensor.image.end(), now);
-    if (before != tensor.image.end())
-      return FaultAt(FaultKind::kInputChanged, "changed the input", tensor, after - now);
+    if (const auto change = ChangedByte(tensor.image, arena.At(input.offset)))
+      return FaultAt(FaultKind::kInputChanged, "changed the input", tensor, *change);
     if (const auto change = NearestChange(SlackOf(arena, input), tensor, poison))
       return FaultAt(FaultKind::kStrayWrite, "wrote", tensor, *change);
   }
@@ -150,10 +150,10 @@ std::optional<Fault> FindUnwritten(const Call& call, const OutputImages& first,
       if (unwritten++ == 0) where.assign(index.begin(), index.end());
     });
     if (unwritten == 0) return;
-    fault = Fault{FaultKind::kUnwritten, tensor.role, where, 0,
-                  fmt::format("left {} of {} elements of {} unwritten, first {}", unwritten,
-                              CountElements(tensor), RoleName(tensor.role),
-                              ElementName(tensor.role, where))};
+    fault = Fault{
+        FaultKind::kUnwritten, tensor.role, where, 0,
+        fmt::format("left {} of {} elements of {} unwritten, first {}", unwritten,
+                    CountElements(tensor), RoleName(tensor.role), ElementName(tensor.role, where))};
   });
   return fault;
 }

@@ -1,14 +1,13 @@
-// Names of kernels on the command line, and where programs and plug-ins are found.
-#include <unistd.h>
-
+// How users name kernels: session.h describes the form.
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "properties/harness/sandbox/installation.h"
+#include "properties/harness/sandbox/locate.h"
 #include "properties/harness/sandbox/session.h"
 
 namespace attest {
@@ -18,76 +17,82 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "attest_kernel_";
 constexpr std::string_view kSuffix = ".so";
+constexpr std::string_view kVariant = "variant";
 
-fs::path ProgramFolder() {
+// The three parts of PATH_OR_NAME[:VARIANT][?OPTIONS]. A path may contain ':' before its last '/',
+// and an option's value may contain anything but '&'.
+struct Parts {
+  std::string_view head;
+  std::optional<std::string_view> variant, options;
+};
+
+Parts Split(std::string_view text) {
+  Parts parts;
+  if (const size_t question = text.find('?'); question != text.npos) {
+    parts.options = text.substr(question + 1);
+    text = text.substr(0, question);
+  }
+  const size_t slash = text.rfind('/');
+  const size_t colon = text.find(':', slash == text.npos ? 0 : slash + 1);
+  parts.head = text.substr(0, colon);
+  if (colon != text.npos) parts.variant = text.substr(colon + 1);
+  return parts;
+}
+
+// Appends the key=value pairs of `text`; the error is one phrase.
+std::optional<std::string> ParseOptions(std::string_view text, KernelSpec* spec) {
+  for (bool more = true; more;) {
+    const size_t ampersand = text.find('&');
+    const std::string_view pair = text.substr(0, ampersand);
+    more = ampersand != text.npos;
+    if (more) text = text.substr(ampersand + 1);
+    const size_t equals = pair.find('=');
+    if (equals == pair.npos || equals == 0) return fmt::format("'{}' is not key=value", pair);
+    std::string key(pair.substr(0, equals));
+    if (key == kVariant) return "write the variant as NAME:VARIANT";
+    for (const auto& [known, value] : spec->options)
+      if (known == key) return fmt::format("option '{}' is given twice", key);
+    spec->options.emplace_back(std::move(key), pair.substr(equals + 1));
+  }
+  return std::nullopt;
+}
+
+tl::expected<std::string, std::string> LibraryOf(std::string_view head) {
   std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::path() : self.parent_path();
-}
-
-// "key=value&key=value" appended to `options`; the error names the piece that is neither.
-tl::expected<void, std::string> ParseOptions(
-    std::string_view text, std::vector<std::pair<std::string, std::string>>* options) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('&'), text.size());
-    const std::string_view piece = text.substr(0, end);
-    const size_t equals = piece.find('=');
-    if (equals == std::string_view::npos || equals == 0) {
-      return tl::unexpected(
-          fmt::format("'{}' is no create option; write ?key=value&key=value", piece));
-    }
-    options->emplace_back(piece.substr(0, equals), piece.substr(equals + 1));
-    text.remove_prefix(std::min(end + 1, text.size()));
+  if (head.find('/') != head.npos) {
+    const fs::path path = fs::absolute(head, error);
+    if (error) return tl::unexpected(fmt::format("{}: {}", head, error.message()));
+    return path.string();
   }
-  return {};
-}
-
-tl::expected<std::string, std::string> FindLibrary(const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    if (!fs::exists(name)) {
-      return tl::unexpected(fmt::format("{}: no such file; build the plug-in first", name));
-    }
-    return fs::absolute(name).string();
-  }
-  const fs::path path = KernelFolder() / fmt::format("{}{}{}", kPrefix, name, kSuffix);
-  if (!name.empty() && fs::exists(path)) return path.string();
-  return tl::unexpected(
-      fmt::format("unknown kernel '{}'; installed: {} (a path needs a slash: ./{})", name,
-                  fmt::join(InstalledKernels(), ", "), name));
+  const fs::path path = KernelFolder() / fmt::format("{}{}{}", kPrefix, head, kSuffix);
+  if (fs::exists(path, error)) return path.string();
+  const std::vector<std::string> installed = InstalledKernels();
+  const std::string known =
+      installed.empty() ? fmt::format("no kernels are installed in {}", KernelFolder().string())
+                        : fmt::format("installed: {}", fmt::join(installed, ", "));
+  const char* hint = head.ends_with(kSuffix) ? "; write ./ before the name of a file" : "";
+  return tl::unexpected(fmt::format("unknown kernel '{}'; {}{}", head, known, hint));
 }
 
 }  // namespace
 
-fs::path KernelFolder() {
-  if (const char* folder = std::getenv("ATTEST_KERNELS_DIR")) return folder;
-  return ProgramFolder().parent_path() / "kernels";
-}
-
-fs::path WorkerProgram() {
-  if (const char* program = std::getenv("ATTEST_WORKER")) return program;
-  return ProgramFolder() / "attest_worker";
-}
-
 tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text) {
+  const auto refuse = [&](std::string_view why) {
+    return tl::unexpected(fmt::format("kernel '{}': {}", text, why));
+  };
+  // A zero byte would cut the name short on its way through C interfaces.
+  if (text.find('\0') != text.npos) return refuse("zero byte in the name");
+  const Parts parts = Split(text);
+  if (parts.head.empty() || parts.head.back() == '/') return refuse("no name before the options");
   KernelSpec spec;
   spec.text = text;
-  const size_t query = text.find('?');
-  std::string_view head = text.substr(0, query);
-  const size_t slash = head.rfind('/');
-  const size_t colon = head.find(':', slash == std::string_view::npos ? 0 : slash);
-  if (colon != std::string_view::npos) {
-    if (colon + 1 == head.size()) {
-      return tl::unexpected(fmt::format("'{}' names no variant after the colon", text));
-    }
-    spec.options.emplace_back("variant", head.substr(colon + 1));
-    head = head.substr(0, colon);
+  if (parts.variant) {
+    if (parts.variant->empty()) return refuse("no variant after ':'");
+    spec.options.emplace_back(kVariant, *parts.variant);
   }
-  if (query != std::string_view::npos) {
-    if (auto parsed = ParseOptions(text.substr(query + 1), &spec.options); !parsed) {
-      return tl::unexpected(parsed.error());
-    }
-  }
-  auto library = FindLibrary(std::string(head));
+  if (parts.options)
+    if (const auto why = ParseOptions(*parts.options, &spec)) return refuse(*why);
+  auto library = LibraryOf(parts.head);
   if (!library) return tl::unexpected(library.error());
   spec.library = std::move(*library);
   return spec;
@@ -96,11 +101,12 @@ tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text) {
 std::vector<std::string> InstalledKernels() {
   std::vector<std::string> names;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(KernelFolder(), error)) {
-    const std::string file = entry.path().filename().string();
-    if (file.starts_with(kPrefix) && file.ends_with(kSuffix)) {
+  fs::directory_iterator entry(KernelFolder(), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string file = entry->path().filename().string();
+    if (file.size() > kPrefix.size() + kSuffix.size() && file.starts_with(kPrefix) &&
+        file.ends_with(kSuffix))
       names.push_back(file.substr(kPrefix.size(), file.size() - kPrefix.size() - kSuffix.size()));
-    }
   }
   std::ranges::sort(names);
   return names;

@@ -1,16 +1,16 @@
 #include "properties/harness/sandbox/session.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
-#include <utility>
 
 #include <attest/kernel.h>
 #include <fmt/format.h>
 
 #include "properties/harness/sandbox/arena.h"
-#include "properties/harness/sandbox/autopsy.h"
-#include "properties/harness/sandbox/call_inspection.h"
-#include "properties/harness/sandbox/installation.h"
+#include "properties/harness/sandbox/crash_report.h"
+#include "properties/harness/sandbox/inspect.h"
+#include "properties/harness/sandbox/locate.h"
 #include "properties/harness/sandbox/protocol.h"
 #include "properties/harness/sandbox/strided.h"
 #include "properties/harness/sandbox/worker_process.h"
@@ -20,24 +20,34 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// All ones is NaN in every floating type, so that a kernel which adds to its output shows; the
-// second is finite in all of them. An element that keeps both has not been written.
+// Outputs are filled with one of these before a call. The first is a NaN in every floating type, so
+// that a kernel which reads its output shows it; the second is finite in every one.
 constexpr std::byte kFirstFill{0xFF};
 constexpr std::byte kSecondFill{0xA5};
-// Loading a library, starting its threads, its first call: ten times the deadline of a call.
-constexpr int kSlowStart = 10;
-constexpr milliseconds kGrace{200};  // for destroy() when a session is closed
 
-Fault PlainFault(FaultKind kind, std::string detail) {
-  return {kind, 0, {}, 0, std::move(detail)};
-}
+// A fresh worker loads, relocates and allocates: its first answers may take longer.
+constexpr int kFirstCallFactor = 10;
+// How long a dying worker may take to be dead.
+constexpr milliseconds kDyingGrace{2000};
+// How long a worker may take to destroy its kernel when the session closes.
+constexpr milliseconds kClosingGrace{200};
 
 CallResult Faulty(Fault fault) {
   CallResult result;
-  result.status = CallStatus::kFault;
   result.fault = std::move(fault);
   return result;
 }
+
+Fault ProtocolFault(std::string detail) {
+  return {FaultKind::kProtocol, 0, {}, 0, std::move(detail)};
+}
+
+// One run of one call: a call whose outputs seem unwritten is run twice.
+struct Job {
+  const Call* call;
+  std::byte fill;
+  CallResult result;
+};
 
 std::optional<CallStatus> StatusOf(int status) {
   switch (status) {
@@ -54,267 +64,233 @@ std::optional<CallStatus> StatusOf(int status) {
   }
 }
 
-// A fault that the reply itself tells of.
-std::optional<Fault> FaultOf(const CallReply& reply) {
-  if (reply.out_of_memory) {
-    return PlainFault(FaultKind::kMemoryLimit,
-                      "ran out of memory (std::bad_alloc through the C ABI)");
+// What a worker's reply and the arena say of a finished call.
+CallResult Judge(const Arena& arena, const PlacedCall& placed, const CallReply& reply) {
+  if (reply.out_of_memory)
+    return Faulty({FaultKind::kMemoryLimit,
+                   0,
+                   {},
+                   0,
+                   "an allocation failed (std::bad_alloc came out through the C interface)"});
+  if (!reply.thrown.empty())
+    return Faulty(
+        {FaultKind::kCrash, 0, {}, 0, "threw an exception through the C ABI: " + reply.thrown});
+  const auto status = StatusOf(reply.status);
+  if (!status)
+    return Faulty(ProtocolFault(fmt::format("returned the unknown status {}", reply.status)));
+  CallResult result;
+  result.status = *status;
+  result.message = reply.message;
+  result.fault = FindChangedInput(arena, placed);
+  if (!result.fault) result.fault = FindStrayWrite(arena, placed);
+  if (!result.fault && !reply.float_environment.empty())
+    result.fault = Fault{FaultKind::kFloatEnvironment,
+                         0,
+                         {},
+                         0,
+                         "changed the floating-point environment: " + reply.float_environment};
+  if (*status == CallStatus::kOk) result.outputs = CopyOutputs(arena, placed);
+  return result;
+}
+
+// Fills in what the second run of a call says about the first.
+void Confirm(const Job& second, CallResult* result) {
+  if (second.result.fault) {
+    result->fault = second.result.fault;
+    result->fault->detail += " (when run again)";
+    if (second.result.status != CallStatus::kOk) {
+      result->status = CallStatus::kFault;
+      result->outputs.clear();
+    }
+  } else if (second.result.status == CallStatus::kOk) {
+    result->fault = FindUnwritten(*second.call, result->outputs, kFirstFill, second.result.outputs,
+                                  kSecondFill);
+  } else {
+    result->fault =
+        Fault{FaultKind::kUnwritten,
+              0,
+              {},
+              0,
+              "left output elements unwritten and, when run again, did not return OK: " +
+                  second.result.message};
   }
-  if (!reply.thrown.empty()) {
-    return PlainFault(FaultKind::kCrash,
-                      fmt::format("threw an exception through the C ABI: {}", reply.thrown));
-  }
-  if (!reply.float_environment.empty()) {
-    return PlainFault(FaultKind::kFloatEnvironment,
-                      fmt::format("changed the floating-point environment and left it so: {}",
-                                  reply.float_environment));
-  }
-  if (!StatusOf(reply.status)) {
-    return PlainFault(FaultKind::kProtocol,
-                      fmt::format("returned {}, which is no attest_status", reply.status));
-  }
-  return std::nullopt;
 }
 
 }  // namespace
 
 struct KernelSession::Impl {
+  Impl(KernelSpec s, const SessionOptions& o, std::unique_ptr<Arena> a)
+      : spec(std::move(s)), options(o), arena(std::move(a)) {}
+  ~Impl() {
+    if (worker) worker->Bury(kClosingGrace);
+  }
+
+  // Each returns one line where the worker could not be brought to the state.
+  std::optional<std::string> Start();
+  std::optional<std::string> Map();
+  std::optional<std::string> MakeReady();
+  tl::expected<std::string, std::string> Ask(std::string request, std::string_view doing);
+
+  void RunJobs(std::span<Job> jobs);
+  size_t RunBatch(std::span<Job> jobs);
+  WorkerProcess::Received Receive(std::string* line, milliseconds limit);
+  Fault Autopsy(WorkerProcess::Received what, milliseconds limit, const PlacedCall& placed);
+  milliseconds CallDeadline() const {
+    return settled ? options.deadline : options.deadline * kFirstCallFactor;
+  }
+
   KernelSpec spec;
   SessionOptions options;
   KernelIdentity identity;
   SessionStats stats;
-  OutputTail output;
+  OutputTail printed;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<WorkerProcess> worker;
-  std::vector<uint64_t> addresses;  // of the arena's slots in the worker; empty = not mapped
-  bool fresh = true;                // no call has come back from this worker yet
+  std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
+  bool settled = false;             // the worker has answered its first call
   int64_t next_id = 1;
-
-  Clock::time_point Deadline(bool slow) const {
-    return Clock::now() + options.deadline * (slow ? kSlowStart : 1);
-  }
-
-  tl::expected<void, std::string> StartWorker();
-  tl::expected<void, std::string> MapArena();
-  std::string DescribeEnd(WorkerProcess::Received received, const std::string& during);
-  void DropWorker() {
-    worker.reset();
-    addresses.clear();
-  }
-
-  size_t RunSome(std::span<const Call> calls, std::byte fill, std::vector<CallResult>* results,
-                 std::vector<FilledElements>* filled);
-  CallResult Conclude(const CallReply& reply, const PlacedCall& placed, FilledElements* filled);
-  Fault Bury(WorkerProcess::Received received, const std::string& line, const PlacedCall& placed);
-  void RunAll(std::span<const Call> calls, std::byte fill, std::vector<CallResult>* results,
-              std::vector<FilledElements>* filled);
-  void CheckUnwritten(std::span<const Call> calls, const std::vector<FilledElements>& filled,
-                      std::vector<CallResult>* results);
 };
 
-tl::expected<void, std::string> KernelSession::Impl::StartWorker() {
-  arena->ClearNote();
-  auto started = WorkerProcess::Start(WorkerProgram().string(), spec.text, arena->fd(), &output);
-  if (!started) return tl::unexpected(started.error());
-  worker = std::move(*started);
-  fresh = true;
-  addresses.clear();
-  const int64_t id = next_id++;
-  const auto deadline = Deadline(/*slow=*/true);
+WorkerProcess::Received KernelSession::Impl::Receive(std::string* line, milliseconds limit) {
+  const auto begin = Clock::now();
+  const auto received = worker->Receive(line, begin + limit);
+  stats.seconds_in_worker += std::chrono::duration<double>(Clock::now() - begin).count();
+  return received;
+}
+
+// One request with one reply, outside of calls. After an error there is no worker.
+tl::expected<std::string, std::string> KernelSession::Impl::Ask(std::string request,
+                                                                std::string_view doing) {
+  const milliseconds limit = options.deadline * kFirstCallFactor;
   std::string line;
-  auto received = WorkerProcess::Received::kGone;
-  if (worker->Send(LoadRequest(id, spec, options), deadline)) {
-    received = worker->Receive(&line, deadline);
-  }
-  if (received != WorkerProcess::Received::kLine) {
-    return tl::unexpected(DescribeEnd(received, "while loading"));
-  }
-  auto loaded = ParseLoadReply(line, id);
+  const bool sent = worker->Send(std::move(request), Clock::now() + limit);
+  const auto received = sent ? Receive(&line, limit) : WorkerProcess::Received::kGone;
+  if (received == WorkerProcess::Received::kLine) return line;
+  std::string why;
+  if (received == WorkerProcess::Received::kTimeout)
+    why = fmt::format("no answer within {} ms", limit.count());
+  else if (received == WorkerProcess::Received::kOversized)
+    why = "an endless answer";
+  else
+    why = DescribeDeath(worker->Bury(kDyingGrace));
+  worker.reset();
+  return tl::unexpected(fmt::format("{}: while {}: {}", spec.library, doing, why));
+}
+
+std::optional<std::string> KernelSession::Impl::Start() {
+  arena->ClearNote();
+  addresses.clear();
+  settled = false;
+  auto started =
+      WorkerProcess::Start(WorkerProgram().string(), spec.library, arena->fd(), &printed);
+  if (!started) return started.error();
+  worker = std::move(*started);
+  const int64_t id = next_id++;
+  const auto reply = Ask(LoadRequest(id, spec, options), "loading");
+  if (!reply) return reply.error();
+  auto loaded = ParseLoadReply(*reply, id);
   if (!loaded) {
-    DropWorker();
-    return tl::unexpected(loaded.error());
+    worker.reset();
+    return loaded.error();
   }
   identity = std::move(*loaded);
-  return {};
+  return std::nullopt;
 }
 
-tl::expected<void, std::string> KernelSession::Impl::MapArena() {
+std::optional<std::string> KernelSession::Impl::Map() {
   const int64_t id = next_id++;
-  const auto deadline = Deadline(/*slow=*/true);
-  std::string line;
-  auto received = WorkerProcess::Received::kGone;
-  if (worker->Send(MapRequest(id, *arena), deadline)) received = worker->Receive(&line, deadline);
-  if (received != WorkerProcess::Received::kLine) {
-    return tl::unexpected(DescribeEnd(received, "between calls"));
-  }
-  auto mapped = ParseMapReply(line, id, arena->slots().size());
+  const auto reply = Ask(MapRequest(id, *arena), "mapping memory");
+  if (!reply) return reply.error();
+  auto mapped = ParseMapReply(*reply, id, arena->slots().size());
   if (!mapped) {
-    DropWorker();
-    return tl::unexpected(mapped.error());
+    worker.reset();
+    return mapped.error();
   }
   addresses = std::move(*mapped);
-  return {};
+  return std::nullopt;
 }
 
-// Why no reply came outside a call; the worker is gone afterwards.
-std::string KernelSession::Impl::DescribeEnd(WorkerProcess::Received received,
-                                             const std::string& during) {
-  std::string text;
-  if (received == WorkerProcess::Received::kTimeout) {
-    text = fmt::format("{}: did not finish {} within {} ms", spec.text, during,
-                       (options.deadline * kSlowStart).count());
-  } else if (received == WorkerProcess::Received::kOversized) {
-    text = fmt::format("{}: the worker answered nonsense {}", spec.text, during);
-  } else {
-    const Death death = worker->Bury(kGrace);
-    text =
-        death.kind == Death::Kind::kSignaled
-            ? fmt::format("{}: crashed {} with {}", spec.text, during, SignalName(death.code))
-            : fmt::format("{}: ended its process {} (exit code {})", spec.text, during, death.code);
+std::optional<std::string> KernelSession::Impl::MakeReady() {
+  if (!worker) {
+    ++stats.restarts;
+    if (const auto error = Start()) return "the worker could not be restarted: " + *error;
   }
-  DropWorker();
-  return text;
+  return addresses.empty() ? Map() : std::nullopt;
 }
 
-// Judges one reply; `filled` gets what still holds the fill.
-CallResult KernelSession::Impl::Conclude(const CallReply& reply, const PlacedCall& placed,
-                                         FilledElements* filled) {
-  CallResult result;
-  result.message = reply.message;
-  result.status = StatusOf(reply.status).value_or(CallStatus::kFault);
-  result.fault = FaultOf(reply);
-  if (!result.fault) result.fault = FindStrayChange(*arena, placed);
-  if (result.status == CallStatus::kOk) {
-    result.outputs = TakeOutputs(*arena, placed);
-    *filled = FindFilled(*arena, placed);
-  }
-  return result;
-}
-
-// The fault of a call that no proper reply came for; the worker is gone afterwards.
-Fault KernelSession::Impl::Bury(WorkerProcess::Received received, const std::string& line,
-                                const PlacedCall& placed) {
-  Fault fault;
-  switch (received) {
-    case WorkerProcess::Received::kTimeout:
-      fault = PlainFault(FaultKind::kHang,
-                         fmt::format("did not return within {} ms",
-                                     (options.deadline * (fresh ? kSlowStart : 1)).count()));
-      break;
-    case WorkerProcess::Received::kOversized:
-      fault = PlainFault(FaultKind::kProtocol, "answered a line without end");
-      break;
-    case WorkerProcess::Received::kLine:
-      fault = PlainFault(FaultKind::kProtocol, line);
-      break;
-    case WorkerProcess::Received::kGone: {
-      const Death death = worker->Bury(kGrace);
-      fault = Autopsy({death, arena->note(), arena->slots(), addresses, options.memory_limit_bytes},
+// The fault of the call that a worker did not answer. There is no worker afterwards.
+Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds limit,
+                                   const PlacedCall& placed) {
+  const bool gone = what == WorkerProcess::Received::kGone;
+  const Death death = worker->Bury(gone ? kDyingGrace : milliseconds{0});
+  worker.reset();
+  if (what == WorkerProcess::Received::kTimeout)
+    return {FaultKind::kHang, 0, {}, 0, fmt::format("no answer within {} ms", limit.count())};
+  if (what == WorkerProcess::Received::kOversized)
+    return ProtocolFault("the worker sent an endless line");
+  return ExplainCrash({death, arena->note(), arena->slots(), addresses, options.memory_limit_bytes},
                       placed);
-      break;
-    }
-  }
-  DropWorker();
-  return fault;
 }
 
-// Runs as many of the calls as go into one round trip and come back; a death ends it early, with
-// the culprit's result included. Returns how many results were added, at least one.
-size_t KernelSession::Impl::RunSome(std::span<const Call> calls, std::byte fill,
-                                    std::vector<CallResult>* results,
-                                    std::vector<FilledElements>* filled) {
+// Runs as many jobs as there are frames in one round trip. Returns how many are settled: all up to
+// and including the first that the worker did not survive, at least one.
+size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
+  std::vector<PlacedCall> placed;
+  for (size_t frame = 0; frame < std::min(jobs.size(), arena->frames()); ++frame)
+    placed.push_back(arena->Place(*jobs[frame].call, frame, jobs[frame].fill));
+  const int64_t id = next_id++;
+  ++stats.round_trips;
+  // Where sending fails, the first wait finds the worker gone.
+  worker->Send(RunRequest(id, placed), Clock::now() + CallDeadline());
+  for (size_t i = 0; i < placed.size(); ++i) {
+    std::string line;
+    const milliseconds limit = CallDeadline();
+    const auto received = Receive(&line, limit);
+    ++stats.calls;
+    if (received != WorkerProcess::Received::kLine) {
+      jobs[i].result = Faulty(Autopsy(received, limit, placed[i]));
+      return i + 1;
+    }
+    const auto reply = ParseCallReply(line, id, i);
+    if (!reply) {
+      worker.reset();
+      jobs[i].result = Faulty(ProtocolFault(reply.error()));
+      return i + 1;
+    }
+    settled = true;
+    jobs[i].result = Judge(*arena, placed[i], *reply);
+  }
+  return placed.size();
+}
+
+void KernelSession::Impl::RunJobs(std::span<Job> jobs) {
+  if (jobs.empty()) return;
   const auto give_up = [&](const std::string& why) {
-    results->push_back(Faulty(PlainFault(FaultKind::kProtocol, why)));
-    filled->emplace_back();
-    return size_t{1};
+    for (Job& job : jobs) job.result = Faulty(ProtocolFault(why));
   };
-  if (auto why = WhyMalformed(calls[0]))
-    return give_up("the harness made a malformed call: " + *why);
-  const auto malformed =
-      std::ranges::find_if(calls, [](const Call& call) { return WhyMalformed(call).has_value(); });
-  calls = calls.subspan(0, static_cast<size_t>(malformed - calls.begin()));
+  std::vector<const Call*> calls;
+  for (const Job& job : jobs) calls.push_back(job.call);
   const auto changed = arena->Fit(calls);
   if (!changed) return give_up(changed.error());
   if (*changed) addresses.clear();
-  if (!worker) {
-    ++stats.restarts;
-    if (auto started = StartWorker(); !started) return give_up(started.error());
-  }
-  if (addresses.empty()) {
-    if (auto mapped = MapArena(); !mapped) return give_up(mapped.error());
-  }
-  calls = calls.subspan(0, std::min(calls.size(), arena->frames()));
-  std::vector<PlacedCall> placed;
-  for (size_t n = 0; n < calls.size(); ++n) placed.push_back(arena->Place(calls[n], n, fill));
-  const int64_t id = next_id++;
-  ++stats.round_trips;
-  const auto begin = Clock::now();
-  bool sent = worker->Send(RunRequest(id, placed), Deadline(fresh));
-  size_t done = 0;
-  while (done < calls.size()) {
-    std::string line;
-    auto received = WorkerProcess::Received::kGone;
-    if (sent) received = worker->Receive(&line, Deadline(fresh));
-    ++stats.calls;
-    filled->emplace_back();
-    if (received == WorkerProcess::Received::kLine) {
-      const auto reply = ParseCallReply(line, id, done);
-      if (reply) {
-        results->push_back(Conclude(*reply, placed[done], &filled->back()));
-        fresh = false;
-        ++done;
-        continue;
-      }
-      line = reply.error();
-    }
-    results->push_back(Faulty(Bury(received, line, placed[done])));
-    ++done;
-    break;
-  }
-  stats.seconds_in_worker += std::chrono::duration<double>(Clock::now() - begin).count();
-  return done;
-}
-
-void KernelSession::Impl::RunAll(std::span<const Call> calls, std::byte fill,
-                                 std::vector<CallResult>* results,
-                                 std::vector<FilledElements>* filled) {
-  while (!calls.empty()) calls = calls.subspan(RunSome(calls, fill, results, filled));
-}
-
-// Runs the calls that seem to have left something unwritten again over another fill.
-void KernelSession::Impl::CheckUnwritten(std::span<const Call> calls,
-                                         const std::vector<FilledElements>& filled,
-                                         std::vector<CallResult>* results) {
-  for (size_t n = 0; n < calls.size(); ++n) {
-    CallResult& result = (*results)[n];
-    const bool suspect = std::ranges::any_of(filled[n], [](const auto& f) { return !f.empty(); });
-    if (result.status != CallStatus::kOk || result.fault || !suspect) continue;
-    std::vector<CallResult> again;
-    std::vector<FilledElements> refilled;
-    RunAll(calls.subspan(n, 1), kSecondFill, &again, &refilled);
-    if (again[0].fault) {
-      result.fault = again[0].fault;
-    } else if (again[0].status == CallStatus::kOk) {
-      result.fault = FindUnwritten(calls[n], filled[n], refilled[0]);
-    }
+  while (!jobs.empty()) {
+    if (const auto error = MakeReady()) return give_up(*error);
+    jobs = jobs.subspan(RunBatch(jobs));
   }
 }
 
 KernelSession::KernelSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-
-KernelSession::~KernelSession() {
-  if (impl_->worker) impl_->worker->Bury(kGrace);
-}
+KernelSession::~KernelSession() = default;
 
 tl::expected<std::unique_ptr<KernelSession>, std::string> KernelSession::Open(
     const KernelSpec& spec, const SessionOptions& options) {
-  auto impl = std::make_unique<Impl>();
-  impl->spec = spec;
-  impl->options = options;
+  std::error_code error;
+  if (!std::filesystem::exists(spec.library, error))
+    return tl::unexpected(fmt::format("{}: no such file", spec.library));
   auto arena = Arena::Create();
   if (!arena) return tl::unexpected(arena.error());
-  impl->arena = std::move(*arena);
-  if (auto started = impl->StartWorker(); !started) return tl::unexpected(started.error());
+  auto impl = std::make_unique<Impl>(spec, options, std::move(*arena));
+  if (const auto failed = impl->Start()) return tl::unexpected(*failed);
   return std::unique_ptr<KernelSession>(new KernelSession(std::move(impl)));
 }
 
@@ -329,16 +305,36 @@ const SessionStats& KernelSession::stats() const {
 }
 
 std::vector<CallResult> KernelSession::Run(std::span<const Call> calls) {
-  std::vector<CallResult> results;
-  std::vector<FilledElements> filled;
-  impl_->RunAll(calls, kFirstFill, &results, &filled);
-  impl_->CheckUnwritten(calls, filled, &results);
+  std::vector<CallResult> results(calls.size());
+  std::vector<Job> jobs;
+  std::vector<size_t> owners;  // the call of each job
+  const auto add = [&](size_t i, std::byte fill) {
+    jobs.push_back({&calls[i], fill, {}});
+    owners.push_back(i);
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (const auto why = WhyMalformed(calls[i]))
+      results[i] = Faulty(ProtocolFault("the harness made a malformed call: " + *why));
+    else
+      add(i, kFirstFill);
+  }
+  impl_->RunJobs(jobs);
+  for (size_t j = 0; j < jobs.size(); ++j) results[owners[j]] = std::move(jobs[j].result);
+
+  jobs.clear();
+  owners.clear();
+  for (size_t i = 0; i < calls.size(); ++i)
+    if (!results[i].fault && results[i].status == CallStatus::kOk &&
+        HasFillLeft(calls[i], results[i].outputs, kFirstFill))
+      add(i, kSecondFill);
+  impl_->RunJobs(jobs);
+  for (size_t j = 0; j < jobs.size(); ++j) Confirm(jobs[j], &results[owners[j]]);
   return results;
 }
 
 std::string KernelSession::TakeOutput() {
   if (impl_->worker) impl_->worker->DrainOutput();
-  return impl_->output.Take();
+  return impl_->printed.Take();
 }
 
 }  // namespace attest

@@ -1,218 +1,55 @@
+// Sessions from the user's side: loading, batches, restarts, output, and what is left behind.
 #include "properties/harness/sandbox/session.h"
-
-#include <dirent.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include <attest/kernel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "properties/harness/sandbox/locate.h"
+#include "properties/harness/sandbox/sanitized.h"
+#include "properties/harness/sandbox/testing/calls.h"
 
 namespace attest {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-std::string HostilePath(const std::string& file = "attest_test_hostile.so") {
-  return std::string(ATTEST_TEST_PLUGINS) + "/" + file;
-}
-
-std::unique_ptr<KernelSession> Open(const std::string& variant, SessionOptions options = {}) {
-  options.deadline = std::min(options.deadline, milliseconds(300));
-  const auto spec = ResolveKernel(HostilePath() + ":" + variant);
-  EXPECT_TRUE(spec) << spec.error();
-  auto session = KernelSession::Open(*spec, options);
-  EXPECT_TRUE(session) << session.error();
-  return std::move(*session);
-}
+constexpr SessionOptions kImpatient{milliseconds{40}, uint64_t{8} << 30, 1};
 
 std::string OpenError(const std::string& text) {
   const auto spec = ResolveKernel(text);
   if (!spec) return spec.error();
-  const auto session = KernelSession::Open(*spec);
-  return session ? "(opened)" : session.error();
+  const auto session = KernelSession::Open(*spec, kImpatient);
+  return session ? "opened" : session.error();
 }
 
-CallTensor Tensor(int32_t role, std::vector<int64_t> shape, std::vector<int64_t> strides,
-                  float value) {
-  CallTensor t;
-  t.role = role;
-  t.is_output = role >= ATTEST_ROLE_OUT;
-  int64_t extent = 1;
-  for (size_t axis = 0; axis < shape.size(); ++axis) extent += (shape[axis] - 1) * strides[axis];
-  const std::vector<float> values(static_cast<size_t>(extent), value);
-  t.image.resize(values.size() * sizeof(float));
-  std::memcpy(t.image.data(), values.data(), t.image.size());
-  t.shape = std::move(shape);
-  t.strides = std::move(strides);
-  return t;
+std::string HostileError(const std::string& variant) {
+  return OpenError(TestPlugin("hostile") + ":" + variant);
 }
 
-// q, k and out of [1, 2, 3, 4]; out has gaps between its rows. Sizes are multiples of 16 bytes, so
-// that in end placement the slack of k is zero.
-Call MakeCall(float first, Placement placement = Placement::kEnd) {
-  Call call;
-  call.placement = placement;
-  call.options.push_back({ATTEST_OPTION_SCALE, true, 0, 0.5});
-  call.tensors.push_back(Tensor(ATTEST_ROLE_Q, {1, 2, 3, 4}, {24, 12, 4, 1}, first));
-  call.tensors.push_back(Tensor(ATTEST_ROLE_K, {1, 2, 3, 4}, {24, 12, 4, 1}, 0));
-  call.tensors.push_back(Tensor(ATTEST_ROLE_OUT, {1, 2, 3, 4}, {36, 18, 6, 1}, 0));
+// A call whose misdeed is chosen by q's first element: see "by-value" in hostile.cc.
+Call CallOf(float which) {
+  Call call = SmallCall();
+  std::memcpy(TensorOf(&call, ATTEST_ROLE_Q).image.data(), &which, sizeof which);
   return call;
 }
 
-CallResult RunOne(KernelSession& session, const Call& call) {
-  return session.Run({&call, 1})[0];
-}
-
-Fault FaultOf(const std::string& variant, Placement placement = Placement::kEnd) {
-  auto session = Open(variant);
-  const CallResult result = RunOne(*session, MakeCall(-1, placement));
-  EXPECT_TRUE(result.fault) << variant;
-  return result.fault.value_or(Fault{FaultKind::kProtocol, -1, {}, 0, "(no fault)"});
-}
-
 float FirstOutput(const CallResult& result) {
-  float value = NAN;
+  float value = -1;
   if (!result.outputs.empty()) std::memcpy(&value, result.outputs[0].data(), sizeof value);
   return value;
-}
-
-TEST(SessionTest, AGoodCallComesBackWithItsOutputs) {
-  auto session = Open("good");
-  EXPECT_EQ(session->identity().name, "hostile");
-  const CallResult result = RunOne(*session, MakeCall(3));
-  EXPECT_EQ(result.status, CallStatus::kOk);
-  EXPECT_FALSE(result.fault) << result.fault->detail;
-  EXPECT_EQ(FirstOutput(result), 3);
-  EXPECT_EQ(result.outputs[0].size(), (36 - 18 + 3 * 6 - 2) * 4u);
-}
-
-TEST(SessionTest, ReadsOutsideATensorAreNamedWithTheirDistance) {
-  const Fault past = FaultOf("read-past-k");
-  EXPECT_EQ(past.kind, FaultKind::kReadFault);
-  EXPECT_EQ(past.role, ATTEST_ROLE_K);
-  EXPECT_EQ(past.distance_bytes, 4);
-  EXPECT_EQ(past.detail,
-            "read 4 bytes past the end of k, beyond k[batch 0, head 1, key 2, lane 3]");
-  const Fault before = FaultOf("read-before-k", Placement::kBegin);
-  EXPECT_EQ(before.kind, FaultKind::kReadFault);
-  EXPECT_EQ(before.distance_bytes, -4);
-  EXPECT_THAT(before.detail, HasSubstr("before k[batch 0, head 0, key 0, lane 0]"));
-}
-
-TEST(SessionTest, WritesOutsideAnOutputAreNamedWithTheirDistance) {
-  const Fault before = FaultOf("write-before-out");
-  EXPECT_EQ(before.kind, FaultKind::kStrayWrite);
-  EXPECT_EQ(before.role, ATTEST_ROLE_OUT);
-  EXPECT_EQ(before.distance_bytes, -4);
-  EXPECT_EQ(FaultOf("write-before-out", Placement::kBegin).kind, FaultKind::kWriteFault);
-  const Fault gap = FaultOf("write-gap");
-  EXPECT_EQ(gap.kind, FaultKind::kStrayWrite);
-  EXPECT_THAT(gap.detail, HasSubstr("gap between elements of out"));
-}
-
-TEST(SessionTest, InputsCannotBeChangedUnseen) {
-  const Fault plain = FaultOf("write-q");
-  EXPECT_EQ(plain.kind, FaultKind::kInputChanged);
-  EXPECT_EQ(plain.detail, "wrote to its input q[batch 0, head 0, query 0, lane 1]");
-  EXPECT_EQ(FaultOf("force-write-q").kind, FaultKind::kInputChanged);
-}
-
-TEST(SessionTest, EveryOtherWayToMisbehaveHasItsOwnCause) {
-  const std::pair<const char*, FaultKind> kCases[] = {{"segfault", FaultKind::kWriteFault},
-                                                      {"exit", FaultKind::kExit},
-                                                      {"abort", FaultKind::kCrash},
-                                                      {"hang", FaultKind::kHang},
-                                                      {"stack-overflow", FaultKind::kCrash},
-                                                      {"throw", FaultKind::kCrash},
-                                                      {"round-up", FaultKind::kFloatEnvironment},
-                                                      {"odd-status", FaultKind::kProtocol},
-                                                      {"babble", FaultKind::kProtocol},
-                                                      {"unwritten", FaultKind::kUnwritten}};
-  for (const auto& [variant, kind] : kCases) {
-    EXPECT_EQ(FaultOf(variant).kind, kind) << variant << ": " << FaultOf(variant).detail;
-  }
-  EXPECT_THAT(FaultOf("stack-overflow").detail, HasSubstr("stack overflow"));
-  EXPECT_THAT(FaultOf("throw").detail, HasSubstr("deliberate"));
-  EXPECT_THAT(FaultOf("unwritten").detail, HasSubstr("left 23 of 24 elements of out unwritten"));
-}
-
-// Under AddressSanitizer, which needs terabytes of address space, there is no limit to test.
-#ifndef __SANITIZE_ADDRESS__
-TEST(SessionTest, TheMemoryLimitHolds) {
-  SessionOptions options;
-  options.memory_limit_bytes = uint64_t{1} << 30;
-  auto session = Open("eat-memory", options);
-  const CallResult result = RunOne(*session, MakeCall(-1));
-  ASSERT_TRUE(result.fault);
-  EXPECT_EQ(result.fault->kind, FaultKind::kMemoryLimit) << result.fault->detail;
-}
-#endif
-
-TEST(SessionTest, WritingNanOfAllOnesIsWriting) {
-  auto session = Open("all-ones-nan");
-  const CallResult result = RunOne(*session, MakeCall(-1));
-  EXPECT_EQ(result.status, CallStatus::kOk);
-  EXPECT_FALSE(result.fault) << result.fault->detail;
-  EXPECT_TRUE(std::isnan(FirstOutput(result)));
-}
-
-TEST(SessionTest, ARefusalIsAStatusWithItsReason) {
-  auto session = Open("unsupported");
-  const CallResult result = RunOne(*session, MakeCall(-1));
-  EXPECT_EQ(result.status, CallStatus::kUnsupported);
-  EXPECT_EQ(result.message, "no such thing");
-  EXPECT_FALSE(result.fault);
-}
-
-TEST(SessionTest, AFaultInABatchCostsTheOthersNothing) {
-  for (const char* variant : {"abort", "exit", "hang", "write-gap", "close-control"}) {
-    auto session = Open(variant);
-    std::vector<Call> calls;
-    for (int n = 0; n < 40; ++n) calls.push_back(MakeCall(n == 21 ? -1.0f : static_cast<float>(n)));
-    const std::vector<CallResult> results = session->Run(calls);
-    ASSERT_EQ(results.size(), calls.size());
-    for (int n = 0; n < 40; ++n) {
-      const CallResult& result = results[static_cast<size_t>(n)];
-      EXPECT_EQ(result.fault.has_value(), n == 21) << variant << " call " << n;
-      if (n != 21) {
-        EXPECT_EQ(FirstOutput(result), static_cast<float>(n)) << variant;
-      }
-    }
-  }
-}
-
-TEST(SessionTest, CallsOfDifferentSizesShareASession) {
-  auto session = Open("good");
-  for (const int64_t len : {1, 300, 2, 40000, 3}) {
-    Call call = MakeCall(5);
-    call.tensors[1] = Tensor(ATTEST_ROLE_K, {1, 2, len, 4}, {8 * len, 4 * len, 4, 1}, 1);
-    const CallResult result = RunOne(*session, call);
-    EXPECT_EQ(FirstOutput(result), 5) << (result.fault ? result.fault->detail : "");
-  }
-  EXPECT_EQ(session->stats().restarts, 0);
-}
-
-TEST(SessionTest, ATensorWithoutElementsIsNoTrouble) {
-  auto session = Open("good");
-  Call call = MakeCall(5);
-  call.tensors[1].shape[2] = 0;
-  call.tensors[1].image.clear();
-  EXPECT_EQ(FirstOutput(RunOne(*session, call)), 5);
-}
-
-TEST(SessionTest, WhatTheKernelPrintsIsKeptAndBounded) {
-  auto session = Open("print");
-  EXPECT_EQ(FirstOutput(RunOne(*session, MakeCall(-1))), -1);
-  const std::string printed = session->TakeOutput();
-  EXPECT_LE(printed.size(), 64 * 1024u);
-  EXPECT_THAT(printed, HasSubstr("a line of no interest"));
 }
 
 size_t OpenDescriptors() {
@@ -224,64 +61,235 @@ size_t OpenDescriptors() {
   return count;
 }
 
-size_t Children() {
-  std::ifstream file("/proc/self/task/" + std::to_string(::getpid()) + "/children");
-  size_t count = 0;
-  for (pid_t pid; file >> pid;) ++count;
-  return count;
+TEST(SessionOpen, IdentityIsTheKernelsOwn) {
+  const auto session = OpenHostile("ok");
+  EXPECT_EQ(session->identity().name, "hostile");
+  EXPECT_EQ(session->identity().version, "1");
+  EXPECT_EQ(session->identity().contract_json, "{\"contract\": \"attest-1\"}");
+  EXPECT_THAT(session->spec().text, EndsWith("hostile.so:ok"));
 }
 
-TEST(SessionTest, HostilityLeavesNothingBehind) {
-  const size_t descriptors = OpenDescriptors();
-  for (const char* variant : {"abort", "exit", "fork", "fork-and-return", "read-past-k"}) {
-    auto session = Open(variant);
-    for (int n = 0; n < 60; ++n) RunOne(*session, MakeCall(n % 2 ? -1.0f : 1.0f));
+TEST(SessionOpen, LoadingErrorsAreOneLineEach) {
+  EXPECT_EQ(OpenError("/nowhere/lib.so"), "/nowhere/lib.so: no such file");
+  EXPECT_THAT(OpenError("/proc/self/cmdline"), HasSubstr("cmdline: cannot be loaded: "));
+  EXPECT_THAT(OpenError(TestPlugin("no_symbol")),
+              EndsWith("no_symbol.so: does not export attest_kernel(); see attest/kernel.h"));
+  EXPECT_THAT(OpenError(TestPlugin("wrong_version")),
+              EndsWith("it speaks ABI version 7, this attest speaks version 1; rebuild it"));
+  EXPECT_THAT(OpenError(TestPlugin("small_table")), HasSubstr("its table has struct_size 24, but"));
+  EXPECT_THAT(HostileError("typo"),
+              EndsWith("hostile.so: create answered INVALID_ARGUMENT: no variant typo here"));
+  EXPECT_THAT(HostileError("no-contract"), EndsWith("contract() returned NULL"));
+}
+
+TEST(SessionOpen, DyingWhileLoadingIsAnErrorNotADeath) {
+  EXPECT_THAT(HostileError("die-loading"), EndsWith("while loading: crashed (SIGABRT)"));
+  EXPECT_THAT(HostileError("exit-loading"),
+              EndsWith("while loading: ended the process with exit code 5"));
+  EXPECT_THAT(HostileError("hang-loading"), EndsWith("while loading: no answer within 400 ms"));
+  EXPECT_THAT(HostileError("throw-loading"), EndsWith("threw an exception while loading: no luck"));
+  EXPECT_THAT(ChildProcesses(), IsEmpty());
+}
+
+TEST(SessionOpen, AMissingWorkerIsAnError) {
+  ::setenv("ATTEST_WORKER", "/nowhere/worker", 1);
+  EXPECT_EQ(HostileError("ok"),
+            "cannot start the worker /nowhere/worker: No such file or directory");
+  ::setenv("ATTEST_WORKER", "/bin/true", 1);
+  EXPECT_THAT(HostileError("ok"), EndsWith("while loading: ended the process with exit code 0"));
+  ::unsetenv("ATTEST_WORKER");
+}
+
+TEST(Session, OutputsComeBackBitForBit) {
+  Call call = SmallCall();
+  for (const Placement placement : {Placement::kEnd, Placement::kBegin}) {
+    call.placement = placement;
+    const CallResult result = RunHostile("ok", call);
+    EXPECT_FALSE(result.fault);
+    EXPECT_EQ(result.status, CallStatus::kOk);
+    ASSERT_EQ(result.outputs.size(), 1u);
+    EXPECT_EQ(result.outputs[0], TensorOf(&call, ATTEST_ROLE_V).image);
   }
-  EXPECT_EQ(OpenDescriptors(), descriptors);
-  EXPECT_EQ(Children(), 0u);
-  // Forks of the kernel are no children of ours, but die with their group.
+}
+
+TEST(Session, NoCallsAndCallsWithoutTensorsAreFine) {
+  const auto session = OpenHostile("ok");
+  EXPECT_TRUE(session->Run({}).empty());
+  const Call empty;
+  const auto results = session->Run({&empty, 1});
+  EXPECT_EQ(results.at(0).status, CallStatus::kOk);
+  EXPECT_TRUE(results.at(0).outputs.empty());
+}
+
+TEST(Session, SizesMayGrowAndShrinkFromRunToRun) {
+  const auto session = OpenHostile("ok");
+  for (const int64_t rows : {4, 4096, 0, 1, 100000, 3, 70000, 2}) {
+    Call call;
+    for (const int32_t role : {ATTEST_ROLE_V, ATTEST_ROLE_OUT})
+      call.tensors.push_back(DenseTensor(role, {1, 1, rows, 4}));
+    const std::vector<Call> calls(3, call);
+    for (const CallResult& result : session->Run(calls)) {
+      EXPECT_FALSE(result.fault) << rows << ": " << result.fault->detail;
+      ASSERT_EQ(result.outputs.size(), 1u);
+      EXPECT_EQ(result.outputs[0], call.tensors[0].image);
+    }
+  }
+}
+
+TEST(Session, ACallWithMoreTensorsThanBeforeFindsSlots) {
+  const auto session = OpenHostile("ok");
+  Call call = SmallCall();
+  EXPECT_FALSE(session->Run({&call, 1})[0].fault);
+  for (const int32_t role : {ATTEST_ROLE_BIAS, ATTEST_ROLE_KEY_LENGTHS, ATTEST_ROLE_MASK})
+    call.tensors.push_back(DenseTensor(role, {2, 2}));
+  EXPECT_FALSE(session->Run({&call, 1})[0].fault);
+}
+
+TEST(Session, OneBatchIsOneRoundTrip) {
+  const auto session = OpenHostile("ok");
+  const std::vector<Call> calls(8, SmallCall());
+  session->Run(calls);
+  EXPECT_EQ(session->stats().calls, 8);
+  EXPECT_EQ(session->stats().round_trips, 1);
+  EXPECT_EQ(session->stats().restarts, 0);
+  EXPECT_GT(session->stats().seconds_in_worker, 0);
+}
+
+TEST(Session, FaultsInABatchCostTheirNeighboursNothing) {
+  const auto session = OpenHostile("by-value", kImpatient);
+  std::vector<Call> calls;
+  for (const float which : {0, 1, 0, 0, 2, 4, 0, 3, 0}) calls.push_back(CallOf(which));
+  const auto results = session->Run(calls);
+  const std::vector<std::optional<FaultKind>> expected = {
+      {}, FaultKind::kReadFault, {}, {}, FaultKind::kExit, FaultKind::kCrash,
+      {}, FaultKind::kHang,      {}};
+  ASSERT_EQ(results.size(), expected.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_EQ(results[i].fault.has_value(), expected[i].has_value()) << i;
+    if (results[i].fault && expected[i]) {
+      EXPECT_EQ(results[i].fault->kind, *expected[i]) << i;
+    }
+    EXPECT_EQ(results[i].status, expected[i] ? CallStatus::kFault : CallStatus::kOk) << i;
+    EXPECT_EQ(FirstOutput(results[i]), expected[i] ? -1.0f : 1.0f) << i;
+  }
+  EXPECT_EQ(session->stats().restarts, 4);
+}
+
+TEST(Session, ResultsBeforeADeathAreKeptNotRunAgain) {
+  const auto session = OpenHostile("fault-on-third");
+  const std::vector<Call> calls(4, SmallCall());
+  const auto results = session->Run(calls);
+  // The third call ever made of a worker kills it; two were answered, and one is left for the next.
+  EXPECT_FALSE(results[0].fault);
+  EXPECT_FALSE(results[1].fault);
+  EXPECT_TRUE(results[2].fault);
+  EXPECT_FALSE(results[3].fault);
+  EXPECT_EQ(session->stats().calls, 4);
+}
+
+TEST(Session, MoreCallsThanFramesRunInOrder) {
+  const auto session = OpenHostile("count-calls");
+  const std::vector<Call> calls(50, SmallCall());
+  const auto results = session->Run(calls);
+  for (size_t i = 0; i < results.size(); ++i)
+    EXPECT_EQ(FirstOutput(results[i]), static_cast<float>(i + 1));
+}
+
+TEST(Session, TheKernelsWordsAreKeptUntilTaken) {
+  const auto session = OpenHostile("print");
+  const Call call = SmallCall();
+  EXPECT_EQ(session->TakeOutput(), "");
+  session->Run({&call, 1});
+  EXPECT_EQ(session->TakeOutput(), "hello from the kernel\nand from stderr");
+  EXPECT_EQ(session->TakeOutput(), "");
+}
+
+TEST(Session, EndlessPrintingIsBounded) {
+  const auto session = OpenHostile("endless-print", kImpatient);
+  const Call call = SmallCall();
+  session->Run({&call, 1});
+  EXPECT_EQ(session->TakeOutput().size(), size_t{64} * 1024);
+}
+
+TEST(Session, AWorkerThatCannotBeRestartedFailsTheRemainingCalls) {
+  const auto session = OpenHostile("by-value");
+  ::setenv("ATTEST_WORKER", "/nowhere/worker", 1);
+  const std::vector<Call> calls = {CallOf(0), CallOf(4), CallOf(0)};
+  const auto results = session->Run(calls);
+  ::unsetenv("ATTEST_WORKER");
+  EXPECT_FALSE(results[0].fault);
+  EXPECT_EQ(results[1].fault.value().kind, FaultKind::kCrash);
+  EXPECT_EQ(results[2].fault.value().kind, FaultKind::kProtocol);
+  EXPECT_THAT(results[2].fault.value().detail,
+              HasSubstr("could not be restarted: cannot start the worker /nowhere/worker"));
+  EXPECT_FALSE(session->Run(calls)[0].fault);
+}
+
+TEST(Session, MayMoveToAnotherThreadAndOutliveTheOneThatOpenedIt) {
+  std::unique_ptr<KernelSession> session;
+  std::thread([&] { session = OpenHostile("ok"); }).join();
+  const Call call = SmallCall();
+  EXPECT_FALSE(session->Run({&call, 1})[0].fault);
+  EXPECT_EQ(session->stats().restarts, 0);
+}
+
+TEST(Session, AThousandHostileCallsLeaveNothingBehind) {
+  const size_t rounds = kSanitized ? 10 : 250;  // four deaths a round
+  const auto session = OpenHostile("by-value");
+  const std::vector<Call> calls = {CallOf(1), CallOf(2), CallOf(4), CallOf(1)};
+  session->Run(calls);
+  const size_t before = OpenDescriptors();
+  for (size_t round = 0; round < rounds; ++round)
+    for (const CallResult& result : session->Run(calls)) ASSERT_TRUE(result.fault);
+  EXPECT_LE(OpenDescriptors(), before);
+  EXPECT_LE(ChildProcesses().size(), 1u);
+}
+
+TEST(Session, ForksOfTheKernelDieWithTheSession) {
+  const size_t before = OpenDescriptors();
+  {
+    const auto session = OpenHostile("fork");
+    const std::vector<Call> calls(4, SmallCall());
+    for (const CallResult& result : session->Run(calls)) EXPECT_FALSE(result.fault);
+  }
+  EXPECT_THAT(ChildProcesses(), IsEmpty());
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+// The processes whose command line names the plug-in of this test's own copy.
+std::vector<pid_t> ProcessesNaming(const std::string& text) {
+  std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream file(entry.path() / "cmdline");
-    std::string command;
-    std::getline(file, command, '\0');
-    if (!command.ends_with("attest_worker")) continue;
-    std::string title;
-    std::getline(file, title, '\0');
-    EXPECT_EQ(title.find(HostilePath() + ":fork"), std::string::npos) << entry.path();
+    const std::string line((std::istreambuf_iterator<char>(file)), {});
+    if (line.find(text) != std::string::npos)
+      found.push_back(std::stoi(entry.path().filename().string()));
   }
+  return found;
 }
 
-TEST(SessionTest, StateOfTheKernelLivesOnBetweenCalls) {
-  auto session = Open("count-calls");
-  EXPECT_EQ(FirstOutput(RunOne(*session, MakeCall(1))), 1);
-  EXPECT_EQ(FirstOutput(RunOne(*session, MakeCall(1))), 2);
-}
-
-TEST(SessionTest, EachWayNotToLoadIsOneLine) {
-  const std::pair<std::string, const char*> kCases[] = {
-      {"nosuch", "unknown kernel 'nosuch'; installed: "},
-      {"./nosuch.so", "no such file"},
-      {HostilePath("attest_test_no_symbol.so"), "does not export attest_kernel()"},
-      {HostilePath("attest_test_wrong_abi.so"), "ABI version 999"},
-      {HostilePath() + ":refuse", "not today nor tomorrow"},
-      {HostilePath() + ":crash-in-create", "crashed while loading with SIGABRT"},
-      {HostilePath() + "?tile", "no create option"},
-      {HostilePath() + ":", "no variant"},
-      {"/proc/self/cmdline", "cannot be loaded"}};
-  for (const auto& [text, says] : kCases) {
-    const std::string error = OpenError(text);
-    EXPECT_THAT(error, HasSubstr(says));
-    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+// Waits until `count` processes name the plug-in; false after ten seconds.
+bool WaitForProcesses(const std::string& text, size_t count) {
+  for (int i = 0; i < 1000; ++i) {
+    if (ProcessesNaming(text).size() == count) return true;
+    std::this_thread::sleep_for(milliseconds{10});
   }
+  return false;
 }
 
-TEST(KernelSpecTest, NamesSplitIntoLibraryVariantAndOptions) {
-  const auto spec = ResolveKernel(HostilePath() + ":flash?tile=16&mode=a=b");
-  ASSERT_TRUE(spec) << spec.error();
-  EXPECT_EQ(spec->library, HostilePath());
-  const std::vector<std::pair<std::string, std::string>> expected = {
-      {"variant", "flash"}, {"tile", "16"}, {"mode", "a=b"}};
-  EXPECT_EQ(spec->options, expected);
+TEST(Session, AComputingWorkerDiesWithItsHarness) {
+  const std::string copy = TestPlugin("hostile-" + std::to_string(::getpid()));
+  std::filesystem::copy_file(TestPlugin("hostile"), copy);
+  std::string program = (ProgramFolder() / "attest_sandbox_orphan_maker").string();
+  std::string argument = copy + ":hang";
+  char* argv[] = {program.data(), argument.data(), nullptr};
+  pid_t maker = -1;
+  ASSERT_EQ(::posix_spawn(&maker, program.c_str(), nullptr, nullptr, argv, environ), 0);
+  EXPECT_TRUE(WaitForProcesses(copy, 2));  // the maker and its worker
+  ::kill(maker, SIGKILL);
+  ::waitpid(maker, nullptr, 0);
+  EXPECT_TRUE(WaitForProcesses(copy, 0));
+  std::filesystem::remove(copy);
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
-/* Plug-ins that must be refused with one clear line; which one is chosen at compile time. */
+/* Plug-ins that must be refused with one clear line, and one that never returns; which one is
+ * chosen at compile time. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "attest/kernel.h"
+
+#include <unistd.h>
 
 #ifndef BAD_PLUGIN_NO_SYMBOL
 
@@ -15,16 +20,25 @@ static attest_status Create(const attest_create_info* info, void** kernel) {
 
 static const char* Contract(void* kernel) {
   (void)kernel;
+#ifdef BAD_PLUGIN_HANGS
+  return "{\"contract\": \"attest-1\"}";
+#else
   return "{\"contract\": \"attest-1\", \"dtypes\": [\"f33\"]}";
+#endif
 }
 
 static attest_status Forward(void* kernel, attest_call* call) {
   (void)kernel;
   (void)call;
+#ifdef BAD_PLUGIN_HANGS
+  for (;;) pause();
+#endif
   return ATTEST_FAILED;
 }
 
-static void Destroy(void* kernel) { (void)kernel; }
+static void Destroy(void* kernel) {
+  (void)kernel;
+}
 
 static const attest_kernel_table kTable = {
     .abi_version = BAD_PLUGIN_ABI_VERSION,
@@ -37,11 +51,15 @@ static const attest_kernel_table kTable = {
     .destroy = Destroy,
 };
 
-ATTEST_EXPORT const attest_kernel_table* attest_kernel(void) { return &kTable; }
+ATTEST_EXPORT const attest_kernel_table* attest_kernel(void) {
+  return &kTable;
+}
 
 #else
 
 ATTEST_EXPORT int not_a_kernel(void);
-int not_a_kernel(void) { return 0; }
+int not_a_kernel(void) {
+  return 0;
+}
 
 #endif

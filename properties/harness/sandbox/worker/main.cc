@@ -14,7 +14,9 @@
 
 #if ATTEST_SANITIZED
 // Leaks are not judged here, and the leak check at exit needs ptrace, which containers may refuse.
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
+extern "C" const char* __asan_default_options() {
+  return "detect_leaks=0";
+}
 #endif
 
 namespace {

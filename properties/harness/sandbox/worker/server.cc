@@ -1,8 +1,8 @@
 #include "properties/harness/sandbox/worker/server.h"
 
+#include <cxxabi.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <array>
@@ -35,8 +35,7 @@ std::optional<std::string> LimitMemory(uint64_t bytes) {
   if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < bytes) return std::nullopt;
   limit.rlim_cur = limit.rlim_max = bytes;
   if (::setrlimit(RLIMIT_AS, &limit) != 0)
-    return fmt::format("cannot set the memory limit of {} bytes: {}", bytes,
-                       std::strerror(errno));
+    return fmt::format("cannot set the memory limit of {} bytes: {}", bytes, std::strerror(errno));
   return std::nullopt;
 }
 
@@ -127,13 +126,15 @@ bool Server::Load(const json& request, int64_t id) {
   tl::expected<Plugin, std::string> loaded;
   const Thrown thrown = Guarded([&] { loaded = LoadPlugin(path, options, threads); });
   if (thrown.any)
-    return ReplyError(id, fmt::format("{}: threw an exception while loading: {}", path,
-                                      thrown.what));
+    return ReplyError(id,
+                      fmt::format("{}: threw an exception while loading: {}", path, thrown.what));
   const std::string changed = DescribeChange(baseline_, ReadFloatEnvironment());
   if (!changed.empty()) {
     // Seen where a plug-in is linked with -ffast-math: its start-up code turns flush-to-zero on.
-    std::fprintf(stderr, "attest_worker: loading %s changed the floating-point environment (%s); "
-                 "it was set back\n", path.c_str(), changed.c_str());
+    std::fprintf(stderr,
+                 "attest_worker: loading %s changed the floating-point environment (%s); "
+                 "it was set back\n",
+                 path.c_str(), changed.c_str());
     RestoreFloatEnvironment(baseline_);
   }
   if (!loaded) return ReplyError(id, loaded.error());
@@ -184,8 +185,8 @@ bool Server::RunCall(const json& call, int64_t id, size_t index) {
   if (!thrown.any && message.empty() && changed.empty())
     return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index,
                              static_cast<int>(status)));
-  json reply = {{"id", id}, {"call", index}, {"status", static_cast<int>(status)},
-                {"message", message}};
+  json reply = {
+      {"id", id}, {"call", index}, {"status", static_cast<int>(status)}, {"message", message}};
   if (!changed.empty()) reply["float_environment"] = changed;
   if (thrown.any) reply["thrown"] = thrown.what;
   if (thrown.out_of_memory) reply["out_of_memory"] = true;

@@ -1,0 +1,69 @@
+#include "properties/harness/sandbox/protocol.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace attest {
+namespace {
+
+TEST(Protocol, RunRequestIsTheDocumentedLine) {
+  Call call;
+  call.options = {{1, true, 0, 0.125},
+                  {2, false, 1, 0},
+                  {1, true, 0, -std::numeric_limits<double>::infinity()}};
+  CallTensor tensor;
+  tensor.role = 2;
+  tensor.shape = {2, 3};
+  tensor.strides = {3, 1};
+  call.tensors.push_back(tensor);
+  const PlacedCall placed{&call, std::byte{0}, {{&call.tensors[0], 0, 8168}}};
+  EXPECT_EQ(RunRequest(7, {&placed, 1}),
+            R"({"op":"run","id":7,"calls":[{"options":[{"id":1,"f":0.125},{"id":2,"i":1},)"
+            R"({"id":1,"f":"-inf"}],"tensors":[{"role":2,"dtype":"f32","shape":[2,3],)"
+            R"("strides":[3,1],"offset":8168}]}]})");
+}
+
+TEST(Protocol, LoadRequestSurvivesTextThatIsNotUtf8) {
+  KernelSpec spec{"x", "/lib/\xff.so", {{"variant", "a\nb"}}};
+  const std::string line = LoadRequest(1, spec, {});
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_NE(line.find(R"(["variant","a\nb"])"), std::string::npos) << line;
+}
+
+TEST(Protocol, AWellFormedCallReplyIsRead) {
+  const auto reply = ParseCallReply(
+      R"({"id":3,"call":1,"status":1,"message":"no","thrown":"x","out_of_memory":true})", 3, 1);
+  ASSERT_TRUE(reply) << reply.error();
+  EXPECT_EQ(reply->status, 1);
+  EXPECT_EQ(reply->message, "no");
+  EXPECT_EQ(reply->thrown, "x");
+  EXPECT_TRUE(reply->out_of_memory);
+}
+
+TEST(Protocol, EveryOtherReplyIsNonsense) {
+  for (const char* line :
+       {"", "garbage", "[]", "3", "{}", R"({"id":3})", R"({"id":3,"call":1})",
+        R"({"id":2,"call":1,"status":0})", R"({"id":3,"call":0,"status":0})",
+        R"({"id":3,"call":1,"status":"0"})", R"({"id":3,"call":1,"status":0,"message":1})",
+        R"({"id":"3","call":1,"status":0})", R"({"id":3,"call":1,"status":0)"}) {
+    const auto reply = ParseCallReply(line, 3, 1);
+    ASSERT_FALSE(reply) << line;
+    EXPECT_EQ(reply.error().rfind("the worker answered nonsense: ", 0), 0u) << reply.error();
+  }
+}
+
+TEST(Protocol, LoadAndMapRepliesCarryTheWorkersOwnError) {
+  EXPECT_EQ(ParseLoadReply(R"({"id":1,"error":"no symbol"})", 1).error(), "no symbol");
+  EXPECT_EQ(ParseMapReply(R"({"id":1,"error":"no memory"})", 1, 2).error(), "no memory");
+}
+
+TEST(Protocol, MapReplyMustNameEverySlot) {
+  EXPECT_TRUE(ParseMapReply(R"({"id":1,"addresses":[4096,8192]})", 1, 2));
+  EXPECT_FALSE(ParseMapReply(R"({"id":1,"addresses":[4096]})", 1, 2));
+  EXPECT_FALSE(ParseMapReply(R"({"id":1,"addresses":[4096,-1]})", 1, 2));
+  EXPECT_FALSE(ParseMapReply(R"({"id":1})", 1, 0));
+}
+
+}  // namespace
+}  // namespace attest
