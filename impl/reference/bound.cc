@@ -79,32 +79,40 @@ std::vector<double> CountRescalesBothWays(std::vector<double> scores, std::vecto
   return forward;
 }
 
-// Whether the contract keeps `tensor` from mattering at a place hidden for the reasons `why`. Any
-// one safe mechanism is enough: what it hides is never looked at.
-bool SafeWhereHidden(const Contract& contract, PoisonTensor tensor, unsigned why) {
+// The mechanisms (bits of HiddenBy) that keep non-finite data of a tensor from mattering.
+unsigned SafeMechanisms(const Contract& contract, PoisonTensor tensor) {
   const std::pair<unsigned, PoisonPlace> kPlaces[] = {{kHiddenByLength, PoisonPlace::kLength},
                                                       {kHiddenByCausal, PoisonPlace::kCausal},
                                                       {kHiddenByWindow, PoisonPlace::kWindow},
                                                       {kHiddenByMask, PoisonPlace::kMask},
                                                       {kHiddenByBias, PoisonPlace::kBias}};
+  unsigned safe = 0;
   for (const auto& [bit, place] : kPlaces) {
-    if ((why & bit) != 0 && contract.IsPoisonSafe(tensor, place)) return true;
+    if (contract.IsPoisonSafe(tensor, place)) safe |= bit;
   }
-  return false;
+  return safe;
 }
+
+constexpr unsigned kEveryMechanism =
+    kHiddenByLength | kHiddenByCausal | kHiddenByWindow | kHiddenByMask | kHiddenByBias;
+
+// What the rows of one head share.
+struct HeadData {
+  AbsMatrix abs_products;  // |Q||K|^T
+  unsigned safe_keys = 0, safe_values = 0;
+};
 
 // The bound of one row, on its visible keys in order.
 class RowBound {
  public:
   RowBound(const Problem& p, const Inputs& inputs, const Reference& reference,
-           const Contract& contract, const Row& row, const AbsMatrix& abs_products)
+           const Contract& contract, const Row& row, const HeadData& head)
       : p_(p),
         inputs_(inputs),
         reference_(reference),
-        contract_(contract),
         row_(row),
         kv_head_(row.head / p.heads_per_kv_head()),
-        abs_products_(abs_products),
+        head_(head),
         tau_(contract.numerics.flush_to_zero ? 0x1p-126 : 0x1p-149),
         exp_error_(contract.numerics.exp_ulp * 0x1p-23) {}
 
@@ -127,7 +135,7 @@ class RowBound {
  private:
   double AbsScore(int64_t key) const {
     const double scale = std::abs(p_.EffectiveScale());
-    return scale * abs_products_(row_.query, key) + AbsBias(key);
+    return scale * head_.abs_products(row_.query, key) + AbsBias(key);
   }
 
   double AbsBias(int64_t key) const {
@@ -141,27 +149,33 @@ class RowBound {
   // Scores that some order of scaling and adding may take out of range. A NaN is no overflow.
   bool ScoreMayOverflow(int64_t key) const {
     const double scale = std::abs(p_.EffectiveScale());
-    const double reach = abs_products_(row_.query, key) * std::max({1.0, scale, scale * kLog2E}) +
-                         AbsBias(key) * kLog2E;
+    const double reach =
+        head_.abs_products(row_.query, key) * std::max({1.0, scale, scale * kLog2E}) +
+        AbsBias(key) * kLog2E;
     // The scale alone may be out of range too, and infinity times a zero product is NaN.
     return std::max(reach, scale * kLog2E) > range_ / 2;
   }
 
+  // Any one safe mechanism is enough: what it hides is never looked at.
   bool HiddenMayOverflow() const {
+    if ((head_.safe_keys & head_.safe_values) == kEveryMechanism) return false;
     for (int64_t j = 0; j < p_.kv_len; ++j) {
       const unsigned why = WhyHidden(p_, row_, j);
       if (why == kHiddenByNothing) continue;
-      if (!SafeWhereHidden(contract_, PoisonTensor::kK, why) &&
-          (ScoreMayOverflow(j) || std::isnan(abs_products_(row_.query, j)))) {
+      if ((why & head_.safe_keys) == 0 &&
+          (ScoreMayOverflow(j) || std::isnan(head_.abs_products(row_.query, j)))) {
         return true;
       }
-      if (!SafeWhereHidden(contract_, PoisonTensor::kV, why)) {
-        for (int64_t d = 0; d < p_.value_dim; ++d) {
-          if (!std::isfinite(inputs_.v.At(row_.batch, kv_head_, j, d))) return true;
-        }
-      }
+      if ((why & head_.safe_values) == 0 && !ValueIsFinite(j)) return true;
     }
     return false;
+  }
+
+  bool ValueIsFinite(int64_t key) const {
+    for (int64_t d = 0; d < p_.value_dim; ++d) {
+      if (!std::isfinite(inputs_.v.At(row_.batch, kv_head_, key, d))) return false;
+    }
+    return true;
   }
 
   bool VisibleMayOverflow() const {
@@ -346,10 +360,9 @@ class RowBound {
   const Problem& p_;
   const Inputs& inputs_;
   const Reference& reference_;
-  const Contract& contract_;
   const Row row_;
   const int64_t kv_head_;
-  const AbsMatrix& abs_products_;
+  const HeadData& head_;
   const double u_ = 0x1p-24;
   const double tau_;
   const double exp_error_;
@@ -377,9 +390,11 @@ Bound ComputeBound(const Problem& problem, const Inputs& inputs, const Reference
                     RowState::kInformative);
   for (int64_t b = 0; b < problem.batch; ++b) {
     for (int64_t h = 0; h < problem.q_heads; ++h) {
-      const AbsMatrix abs_products = AbsProducts(problem, inputs, b, h);
+      const HeadData head{AbsProducts(problem, inputs, b, h),
+                          SafeMechanisms(contract, PoisonTensor::kK),
+                          SafeMechanisms(contract, PoisonTensor::kV)};
       for (int64_t i = 0; i < problem.q_len; ++i) {
-        RowBound(problem, inputs, reference, contract, Row{b, h, i}, abs_products).Run(bound);
+        RowBound(problem, inputs, reference, contract, Row{b, h, i}, head).Run(bound);
       }
     }
   }

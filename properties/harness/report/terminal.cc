@@ -159,8 +159,11 @@ std::vector<Group> GroupsOf(const KernelReport& kernel) {
   }
   std::vector<Group> sorted;
   for (auto& [key, group] : groups) {
-    std::stable_sort(group.begin(), group.end(), [](const auto* a, const auto* b) {
-      return CaseMeasure(a->finding.smallest) < CaseMeasure(b->finding.smallest);
+    std::sort(group.begin(), group.end(), [](const auto* a, const auto* b) {
+      const auto rank = [](const ReportedFinding& reported) {
+        return std::pair(CaseMeasure(reported.finding.smallest), reported.finding.signature);
+      };
+      return rank(*a) < rank(*b);
     });
     sorted.push_back(std::move(group));
   }

@@ -95,7 +95,7 @@ std::string Place(const CallTensor& tensor, int64_t distance, bool inside,
     return fmt::format("{} bytes before the beginning of {}, nearest to {}", -distance, name,
                        element);
   return inside ? fmt::format("{}, {}", name, element)
-                : fmt::format("a gap between the elements of {}, nearest to {}", name, element);
+                : fmt::format("in a gap between the elements of {}, nearest to {}", name, element);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ constexpr std::byte kSecondFill{0xA5};
 
 // A fresh worker loads, relocates and allocates: its first answers may take longer.
 constexpr int kFirstCallFactor = 10;
-// How long a dying worker may take to be dead.
-constexpr milliseconds kDyingGrace{2000};
+// How long a worker that closed its socket may take to be dead.
+constexpr milliseconds kDyingGrace{500};
 // How long a worker may take to destroy its kernel when the session closes.
 constexpr milliseconds kClosingGrace{200};
 
@@ -147,7 +147,7 @@ struct KernelSession::Impl {
   std::unique_ptr<Arena> arena;
   std::unique_ptr<WorkerProcess> worker;
   std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
-  bool settled = false;             // the worker has answered its first call
+  bool settled = false;             // some call has been answered: the slow start is over
   int64_t next_id = 1;
 };
 
@@ -180,7 +180,6 @@ tl::expected<std::string, std::string> KernelSession::Impl::Ask(std::string requ
 std::optional<std::string> KernelSession::Impl::Start() {
   arena->ClearNote();
   addresses.clear();
-  settled = false;
   auto started =
       WorkerProcess::Start(WorkerProgram().string(), spec.library, arena->fd(), &printed);
   if (!started) return started.error();

@@ -17,7 +17,7 @@ using ::testing::StartsWith;
 using Index = std::vector<int64_t>;
 
 // Short enough for a quick test; the first call of a worker gets ten times it.
-constexpr SessionOptions kImpatient{milliseconds{40}, uint64_t{8} << 30, 1};
+constexpr SessionOptions kImpatient{milliseconds{60}, uint64_t{8} << 30, 1};
 
 struct Misdeed {
   const char* variant;
@@ -141,8 +141,9 @@ TEST(SessionFaults, AWriteIntoAGapIsFoundBesideTheNearestElement) {
   EXPECT_FALSE(RunHostile("ok", call).fault);
   const CallResult result = RunHostile("write-gap", call);
   ASSERT_TRUE(result.fault);
-  EXPECT_EQ(result.fault->detail,
-            "wrote a gap between the elements of out, nearest to batch 0, head 0, query 0, lane 3");
+  EXPECT_EQ(
+      result.fault->detail,
+      "wrote in a gap between the elements of out, nearest to batch 0, head 0, query 0, lane 3");
   EXPECT_EQ(result.fault->kind, FaultKind::kStrayWrite);
   EXPECT_EQ(result.fault->index, (Index{0, 0, 0, 3}));
   EXPECT_EQ(result.fault->distance_bytes, 0);
@@ -205,9 +206,9 @@ INSTANTIATE_TEST_SUITE_P(
         Plain{"throw-int", FaultKind::kCrash, "threw an exception through the C ABI: of a type"},
         Plain{"exit", FaultKind::kExit, "ended the process with exit code 7"},
         Plain{"thread-exit", FaultKind::kExit, "ended the process with exit code 0"},
-        Plain{"hang", FaultKind::kHang, "no answer within 400 ms"},
-        Plain{"hang-deaf", FaultKind::kHang, "no answer within 400 ms"},
-        Plain{"endless-print", FaultKind::kHang, "no answer within 400 ms"},
+        Plain{"hang", FaultKind::kHang, "no answer within 600 ms"},
+        Plain{"hang-deaf", FaultKind::kHang, "no answer within 600 ms"},
+        Plain{"endless-print", FaultKind::kHang, "no answer within 600 ms"},
         Plain{"flush-to-zero", FaultKind::kFloatEnvironment,
               "changed the floating-point environment: flush-to-zero"},
         Plain{"rounding", FaultKind::kFloatEnvironment,

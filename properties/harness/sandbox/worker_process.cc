@@ -246,7 +246,9 @@ Death WorkerProcess::Bury(milliseconds grace) {
   while (reaped < 0 && errno == EINTR);
   DrainOutput();
   buried_ = true;
-  if (!ended || reaped != pid_) return {};
+  // A process that was dying when the kill came keeps its own cause of death.
+  const bool killed = !ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (killed || reaped != pid_) return {};
   if (WIFSIGNALED(status)) return {Death::Kind::kSignaled, WTERMSIG(status)};
   return {Death::Kind::kExited, WEXITSTATUS(status)};
 }

@@ -61,7 +61,7 @@ void FlushToZero() {
   _mm_setcsr(_mm_getcsr() | 0x8040);
 }
 void LoadMisaligned(char* data) {
-  g_sink = _mm_cvtss_f32(_mm_load_ps(reinterpret_cast<float*>(data + 4)));
+  __asm__ volatile("movaps %0, %%xmm0" : : "m"(data[4]) : "xmm0");
 }
 #else
 void FlushToZero() {
@@ -93,8 +93,7 @@ void WriteNothing(const Arguments&, Hostile&) {
 
 const Variant kVariants[] = {
     {"ok", [](const Arguments&, Hostile&) {}},
-    {"null-read",
-     [](const Arguments&, Hostile&) { g_sink = *g_null; }},
+    {"null-read", [](const Arguments&, Hostile&) { g_sink = *g_null; }},
     {"wild-write",
      [](const Arguments&, Hostile&) { *reinterpret_cast<volatile int*>(0x5a5a5a5a5000) = 1; }},
     {"jump", [](const Arguments&, Hostile&) { reinterpret_cast<void (*)()>(uintptr_t{0x1000})(); }},

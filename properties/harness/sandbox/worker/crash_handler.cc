@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cstddef>
+
 #include <initializer_list>
+#include "properties/harness/sandbox/sanitized.h"
 
 namespace attest {
 namespace {
@@ -58,8 +60,9 @@ CrashAccess AccessOf(const ucontext_t& context) {
 #error "attest runs on x86-64 and arm64"
 #endif
 
-// Bytes of address space in use, by async-signal-safe calls only; 0 when not known.
+// Bytes of address space in use, by async-signal-safe calls only; 0 when not known, or not limited.
 uint64_t AddressSpace() {
+  if (kSanitized) return 0;
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;
   char text[32] = {};
@@ -99,9 +102,13 @@ void InstallCrashHandler(CrashNote* note) {
   g_worker = ::getpid();
   g_page = ::sysconf(_SC_PAGESIZE);
   stack_t stack{};
-  stack.ss_sp = g_stack;
-  stack.ss_size = sizeof g_stack;
-  ::sigaltstack(&stack, nullptr);
+  // Sanitizers bring an alternate stack of their own, and unmap whichever is set at the end.
+  if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) != 0) {
+    stack.ss_sp = g_stack;
+    stack.ss_size = sizeof g_stack;
+    stack.ss_flags = 0;
+    ::sigaltstack(&stack, nullptr);
+  }
   struct sigaction action {};
   action.sa_sigaction = OnCrash;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
 
 #include <fmt/format.h>
@@ -41,7 +42,7 @@ std::optional<std::string> WhyUnusable(const attest_kernel_table* table) {
   return std::nullopt;
 }
 
-std::string StatusName(attest_status status) {
+std::string StatusName(int status) {
   switch (status) {
     case ATTEST_OK:
       return "OK";
@@ -52,7 +53,7 @@ std::string StatusName(attest_status status) {
     case ATTEST_FAILED:
       return "FAILED";
   }
-  return fmt::format("the unknown status {}", static_cast<int>(status));
+  return fmt::format("the unknown status {}", status);
 }
 
 // Makes the instance; the error says what the kernel answered.
@@ -69,7 +70,8 @@ tl::expected<void*, std::string> CreateKernel(const attest_kernel_table& table,
   info.message = message.data();
   info.message_size = message.size();
   void* kernel = nullptr;
-  const attest_status status = table.create(&info, &kernel);
+  const attest_status returned = table.create(&info, &kernel);
+  const int status = NumberOf(returned);
   if (status == ATTEST_OK) return kernel;
   message.back() = '\0';
   const std::string reason = message[0] == '\0' ? "no reason given" : OneLine(message.data());
@@ -99,6 +101,13 @@ tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const Stri
   if (contract == nullptr) return tl::unexpected(fmt::format("{}: contract() returned NULL", path));
   plugin.contract = contract;
   return plugin;
+}
+
+int NumberOf(const attest_status& status) {
+  static_assert(sizeof(attest_status) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &status, sizeof number);
+  return number;
 }
 
 std::string OneLine(std::string text) {

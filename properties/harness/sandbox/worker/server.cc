@@ -169,13 +169,14 @@ bool Server::Run(const json& request, int64_t id) {
 
 bool Server::RunCall(const json& call, int64_t id, size_t index) {
   Arguments arguments(call, slots_);
-  attest_status status = ATTEST_FAILED;
+  attest_status returned = ATTEST_FAILED;
   note_->in_call = 1;
   const Thrown thrown =
-      Guarded([&] { status = plugin_.table->forward(plugin_.kernel, arguments.call()); });
+      Guarded([&] { returned = plugin_.table->forward(plugin_.kernel, arguments.call()); });
   // A fork that came back instead of the worker, or beside it: it must not speak.
   if (::getpid() != pid_) ::_exit(0);
   note_->in_call = 0;
+  const int status = NumberOf(returned);
   std::string changed;
   if (const FloatEnvironment after = ReadFloatEnvironment(); after != baseline_) {
     changed = DescribeChange(baseline_, after);
@@ -183,10 +184,8 @@ bool Server::RunCall(const json& call, int64_t id, size_t index) {
   }
   const std::string message = status == ATTEST_OK ? std::string() : arguments.Message();
   if (!thrown.any && message.empty() && changed.empty())
-    return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index,
-                             static_cast<int>(status)));
-  json reply = {
-      {"id", id}, {"call", index}, {"status", static_cast<int>(status)}, {"message", message}};
+    return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index, status));
+  json reply = {{"id", id}, {"call", index}, {"status", status}, {"message", message}};
   if (!changed.empty()) reply["float_environment"] = changed;
   if (thrown.any) reply["thrown"] = thrown.what;
   if (thrown.out_of_memory) reply["out_of_memory"] = true;
