@@ -159,26 +159,22 @@ std::string DataText(const Case& c) {
   return text;
 }
 
-// Nested arrays, one line a row of lanes.
+// Nested arrays; one line where they are short, else one line a row of lanes.
 std::string ArrayText(const Array& array) {
-  std::string text = "[";
+  constexpr size_t kShort = 12;
+  const bool is_short = array.values.size() <= kShort;
   size_t at = 0;
-  for (int64_t b = 0; b < array.shape[0]; ++b) {
-    text += "\n [";
-    for (int64_t h = 0; h < array.shape[1]; ++h) {
-      text += "\n  [";
-      for (int64_t i = 0; i < array.shape[2]; ++i) {
-        text += "\n   [";
-        for (int64_t d = 0; d < array.shape[3] && at < array.values.size(); ++d) {
-          text += (d == 0 ? "" : ", ") + Number(array.values[at++]);
-        }
-        text += "],";
-      }
-      text += "],";
+  // The elements of dimension `axis`, in brackets.
+  const auto nested = [&](const auto& self, size_t axis) -> std::string {
+    std::string text = "[";
+    for (int64_t n = 0; n < array.shape[axis]; ++n) {
+      if (n > 0) text += ", ";
+      if (!is_short && axis < 3) text += "\n" + std::string(axis + 1, ' ');
+      text += axis == 3 ? Number(array.values[at++]) : self(self, axis + 1);
     }
-    text += "],";
-  }
-  return text + "]";
+    return text + "]";
+  };
+  return nested(nested, 0);
 }
 
 std::string LiteralsText(const Case& c) {
@@ -188,7 +184,9 @@ std::string LiteralsText(const Case& c) {
   return text;
 }
 
+// Left out where everything lies plainly, as in most shrunk cases.
 std::string LayoutText(const Case& c) {
+  if (c.layouts == Layouts{} && c.placement == Placement::kEnd) return "";
   std::string text = "\n[layout]\n";
   text += Line("q", Quoted(Name(c.layouts.q)));
   text += Line("k", Quoted(Name(c.layouts.k)));

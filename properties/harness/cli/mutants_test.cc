@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <tuple>
 
@@ -16,6 +17,12 @@
 #include "properties/harness/cli/run_program.h"
 
 namespace attest {
+
+// Or GoogleTest prints the bytes.
+void PrintTo(const Mutant& mutant, std::ostream* out) {
+  *out << mutant.id;
+}
+
 namespace {
 
 using Json = nlohmann::json;

@@ -264,7 +264,7 @@ Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_vie
   if (!worker.failed()) return worker.verdict;
   const Witness& w = worker.witness;
   const std::string cause =
-      LikelyCause(p, evidence.oracle.InputsOf(index), evidence.outcomes[index].out,
+      LikelyCause(p, evidence.oracle.InputsOf(index), evidence.outcomes[index],
                   {w.index[0], w.index[1], w.index[2]}, ExplainTolerance(p.dtype));
   const std::string why = cause.empty() ? std::string(what) : fmt::format("{}; {}", what, cause);
   Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, why);

@@ -154,11 +154,13 @@ TEST_F(JudgedCase, TheExplainerNamesTheFaultyRule) {
     Problem wrong = right;
     change(wrong);
     const Inputs inputs = Materialise(cases_[0]);
-    const Array out = ComputeReference(wrong, inputs, contract_.semantics).out;
-    return LikelyCause(right, inputs, out, {0, 0, 0}, 1e-5);
+    const Reference r = ComputeReference(wrong, inputs, contract_.semantics);
+    const Outcome outcome{OutcomeStatus::kComputed, "", {}, false, r.out, r.lse, {}};
+    return LikelyCause(right, inputs, outcome, {0, 0, 0}, 1e-5);
   };
   EXPECT_THAT(explain([](Problem& p) { p.causal = false; }), HasSubstr("causal flag were ignored"));
   EXPECT_THAT(explain([](Problem& p) { p.diagonal_offset = {1}; }), HasSubstr("bottom right"));
+  EXPECT_EQ(explain([](Problem&) {}), "") << "nothing to explain";
   EXPECT_THAT(explain([](Problem& p) {
                 p.causal = false;
                 p.mask = BitPlane{{1, 1, 1, 4}, 4, {1, 0, 0, 1}};

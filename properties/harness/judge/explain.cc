@@ -24,9 +24,9 @@ std::string_view HidingWord(unsigned why) {
 // The row under scrutiny, and how near an output must come to explain it.
 class Suspect {
  public:
-  Suspect(const Problem& p, const Inputs& inputs, const Array& out, const Row& row,
+  Suspect(const Problem& p, const Inputs& inputs, const Outcome& outcome, const Row& row,
           double tolerance)
-      : p_(p), inputs_(inputs), out_(out), row_(row) {
+      : p_(p), inputs_(inputs), outcome_(outcome), row_(row), tolerance_(tolerance) {
     double largest = 0;
     for (const double v : inputs.v.values) {
       if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
@@ -35,6 +35,8 @@ class Suspect {
   }
 
   std::string Explain() const {
+    // Where the truth fits too, the fault shows elsewhere and every hypothesis would be idle.
+    if (MatchesProblem(p_)) return {};
     if (auto phrase = ExplainByDroppedRule(); !phrase.empty()) return phrase;
     if (auto phrase = ExplainByOneKey(); !phrase.empty()) return phrase;
     if (auto phrase = ExplainByHead(); !phrase.empty()) return phrase;
@@ -48,10 +50,13 @@ class Suspect {
   bool MatchesFrom(const Reference& hypothesis, const Row& source) const {
     for (int64_t d = 0; d < p_.value_dim; ++d) {
       const double want = hypothesis.out.At(source.batch, source.head, source.query, d);
-      const double got = out_.At(row_.batch, row_.head, row_.query, d);
+      const double got = outcome_.out.At(row_.batch, row_.head, row_.query, d);
       if (!(std::abs(want - got) <= margin_)) return false;
     }
-    return true;
+    if (outcome_.lse.empty()) return true;
+    const double want = hypothesis.lse.At(source.batch, source.head, source.query, 0);
+    const double got = outcome_.lse.At(row_.batch, row_.head, row_.query, 0);
+    return want == got || std::abs(want - got) <= tolerance_ * (1 + std::abs(want));
   }
 
   bool MatchesProblem(const Problem& changed) const {
@@ -68,31 +73,29 @@ class Suspect {
       return MatchesProblem(changed) ? phrase : "";
     };
     const bool diagonal = p_.causal || p_.window.active();
+    std::string fitting;
     for (const std::string& phrase :
-         {dropped("as if the causal flag were ignored", p_.causal,
-                  [](Problem& p) { p.causal = false; }),
-          dropped("as if the window were ignored", p_.window.active(),
-                  [](Problem& p) { p.window = {}; }),
-          dropped("as if the key lengths were ignored", p_.key_lengths.has_value(),
+         {dropped("the causal flag were ignored", p_.causal, [](Problem& p) { p.causal = false; }),
+          dropped("the window were ignored", p_.window.active(), [](Problem& p) { p.window = {}; }),
+          dropped("the key lengths were ignored", p_.key_lengths.has_value(),
                   [](Problem& p) { p.key_lengths.reset(); }),
-          dropped("as if the mask were ignored", p_.mask.has_value(),
-                  [](Problem& p) { p.mask.reset(); }),
-          dropped("as if the additive mask were ignored", p_.bias.has_value(),
+          dropped("the mask were ignored", p_.mask.has_value(), [](Problem& p) { p.mask.reset(); }),
+          dropped("the additive mask were ignored", p_.bias.has_value(),
                   [](Problem& p) { p.bias.reset(); }),
-          dropped("as if the mask meant the opposite", p_.mask.has_value(),
+          dropped("the mask meant the opposite", p_.mask.has_value(),
                   [](Problem& p) {
                     for (uint8_t& bit : p.mask->bits) bit ^= 1;
                   }),
-          dropped("as if the diagonal started at the top left", diagonal,
+          dropped("the diagonal started at the top left", diagonal,
                   [](Problem& p) { p.diagonal_offset.clear(); }),
-          dropped("as if the diagonal ended at the bottom right", diagonal,
+          dropped("the diagonal ended at the bottom right", diagonal,
                   [](Problem& p) {
                     p.diagonal_offset.assign(static_cast<size_t>(p.batch), p.kv_len - p.q_len);
                   }),
-          dropped("as if the scale were left out", true, [](Problem& p) { p.scale = 1.0; })}) {
-      if (!phrase.empty()) return phrase;
+          dropped("the scale were left out", true, [](Problem& p) { p.scale = 1.0; })}) {
+      if (!phrase.empty()) fitting += (fitting.empty() ? "as if " : ", or ") + phrase;
     }
-    return {};
+    return fitting;
   }
 
   // One key more or fewer: the visible relation as a mask, with one bit of the row flipped.
@@ -155,7 +158,7 @@ class Suspect {
 
   std::string ExplainByNan() const {
     for (int64_t d = 0; d < p_.value_dim; ++d) {
-      if (!std::isnan(out_.At(row_.batch, row_.head, row_.query, d))) return {};
+      if (!std::isnan(outcome_.out.At(row_.batch, row_.head, row_.query, d))) return {};
     }
     if (IsEmptyRow(p_, row_)) return "the row sees no key, and 0/0 came out";
     for (int64_t j = 0; j < p_.kv_len; ++j) {
@@ -179,18 +182,19 @@ class Suspect {
 
   const Problem& p_;
   const Inputs& inputs_;
-  const Array& out_;
+  const Outcome& outcome_;
   const Row row_;
+  const double tolerance_;
   double margin_ = 0;
 };
 
 }  // namespace
 
-std::string LikelyCause(const Problem& problem, const Inputs& inputs, const Array& out,
+std::string LikelyCause(const Problem& problem, const Inputs& inputs, const Outcome& outcome,
                         const Row& row, double tolerance) {
   // 2^16 scores: the search computes the whole reference for each hypothesis.
   if (ElementCount(problem.WeightsShape()) > (1 << 16) || problem.value_dim == 0) return {};
-  return Suspect(problem, inputs, out, row, tolerance).Explain();
+  return Suspect(problem, inputs, outcome, row, tolerance).Explain();
 }
 
 }  // namespace attest

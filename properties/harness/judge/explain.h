@@ -8,13 +8,15 @@
 
 #include "impl/attention/problem.h"
 #include "impl/attention/visibility.h"
+#include "properties/harness/judge/outcome.h"
 
 namespace attest {
 
 // One phrase ("as if key 3, hidden by causality, took part"), or empty when no hypothesis fits.
-// `out` is the kernel's output [batch, q_heads, q_len, value_dim]; only `row` is looked at.
-// `tolerance` is how near, relative to the largest |v|, counts as a match.
-std::string LikelyCause(const Problem& problem, const Inputs& inputs, const Array& out,
+// Only `row` of the outcome's out and lse is looked at; a hypothesis must fit both, where the truth
+// does not. Rules that nothing in this row tells apart are named together. `tolerance` is how near,
+// relative to the largest |v| or to |lse| + 1, counts as a fit.
+std::string LikelyCause(const Problem& problem, const Inputs& inputs, const Outcome& outcome,
                         const Row& row, double tolerance);
 
 }  // namespace attest

@@ -178,7 +178,8 @@ TEST(Terminal, FindingsOfOneCauseAreOneGroup) {
   kernel.findings = {FindingOn("k", "a.b"), FindingOn("k", "a.c")};
   const std::string text = FindingsText(ReportOf({kernel}));
   EXPECT_THAT(text, HasSubstr("the smallest case:"));
-  EXPECT_THAT(text, HasSubstr("same cause: FAIL a.c/value/out"));
+  EXPECT_THAT(text,
+              HasSubstr("1 more claim fails in the same way, each with a case of its own: a.c"));
   EXPECT_THAT(text, Not(HasSubstr("\x01")));
 }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "properties/harness/case/shrink.h"
 #include "properties/harness/report/finding_text.h"
@@ -170,12 +171,15 @@ std::vector<Group> GroupsOf(const KernelReport& kernel) {
   return sorted;
 }
 
+// The first finding of the group whole, the claims of the others by name: their cases lie beside
+// its own.
 std::string GroupText(const Group& group) {
   std::string text = FindingText(*group.front());
-  for (size_t i = 1; i < group.size(); ++i) {
-    text +=
-        fmt::format("  same cause: {} {}\n    replay: {}\n", Name(group[i]->finding.verdict.kind),
-                    ToString(group[i]->finding.signature), group[i]->command);
+  if (group.size() > 1) {
+    std::vector<std::string> ids;
+    for (size_t i = 1; i < group.size(); ++i) ids.push_back(group[i]->finding.signature.property);
+    text += fmt::format("  {} more claim{} in the same way, each with a case of its own: {}\n",
+                        ids.size(), ids.size() == 1 ? " fails" : "s fail", fmt::join(ids, ", "));
   }
   return Printable(text);
 }
