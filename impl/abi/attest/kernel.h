@@ -38,14 +38,14 @@ typedef enum attest_status {
 /* What a tensor of a call is. Append-only. In brackets: shape; f = the call's floating type.
  * A kernel that meets a role it does not know must return ATTEST_UNSUPPORTED. */
 typedef enum attest_role {
-  ATTEST_ROLE_Q = 1,               /* f [batch, q_heads, q_len, head_dim] */
-  ATTEST_ROLE_K = 2,               /* f [batch, kv_heads, kv_len, head_dim] */
-  ATTEST_ROLE_V = 3,               /* f [batch, kv_heads, kv_len, value_dim] */
-  ATTEST_ROLE_MASK = 4,            /* u8 0/1, rank 2 to 4, broadcast from the right to
-                                      [batch, q_heads, q_len, kv_len]; extents full or 1 */
-  ATTEST_ROLE_BIAS = 5,            /* f, the same shapes; added to the scaled scores; -inf hides */
-  ATTEST_ROLE_KEY_LENGTHS = 6,     /* i64 [batch]: keys at or beyond it are hidden */
-  ATTEST_ROLE_QUERY_LENGTHS = 7,   /* reserved from here on, unless a shape is given */
+  ATTEST_ROLE_Q = 1,             /* f [batch, q_heads, q_len, head_dim] */
+  ATTEST_ROLE_K = 2,             /* f [batch, kv_heads, kv_len, head_dim] */
+  ATTEST_ROLE_V = 3,             /* f [batch, kv_heads, kv_len, value_dim] */
+  ATTEST_ROLE_MASK = 4,          /* u8 0/1, rank 2 to 4, broadcast from the right to
+                                    [batch, q_heads, q_len, kv_len]; extents full or 1 */
+  ATTEST_ROLE_BIAS = 5,          /* f, the same shapes; added to the scaled scores; -inf hides */
+  ATTEST_ROLE_KEY_LENGTHS = 6,   /* i64 [batch]: keys at or beyond it are hidden */
+  ATTEST_ROLE_QUERY_LENGTHS = 7, /* reserved from here on, unless a shape is given */
   ATTEST_ROLE_CU_KEY_LENGTHS = 8,
   ATTEST_ROLE_CU_QUERY_LENGTHS = 9,
   ATTEST_ROLE_DIAGONAL_OFFSET = 10, /* i64 [batch]: row i stands at key i + offset */
@@ -62,10 +62,10 @@ typedef enum attest_role {
   ATTEST_ROLE_K_SCALE = 21,
   ATTEST_ROLE_V_SCALE = 22,
   /* outputs: written by the kernel, every element, never read */
-  ATTEST_ROLE_OUT = 64,            /* f [batch, q_heads, q_len, value_dim] */
-  ATTEST_ROLE_LSE = 65,            /* f32 (f64 in f64 calls) [batch, q_heads, q_len]: log of the sum
-                                      of exp of the visible scores, in the contract's base */
-  ATTEST_ROLE_WEIGHTS = 66,        /* f [batch, q_heads, q_len, kv_len]: softmax probabilities */
+  ATTEST_ROLE_OUT = 64,     /* f [batch, q_heads, q_len, value_dim] */
+  ATTEST_ROLE_LSE = 65,     /* f32 (f64 in f64 calls) [batch, q_heads, q_len]: log of the sum
+                               of exp of the visible scores, in the contract's base */
+  ATTEST_ROLE_WEIGHTS = 66, /* f [batch, q_heads, q_len, kv_len]: softmax probabilities */
   ATTEST_ROLE_SCORES = 67,
   ATTEST_ROLE_PRESENT_K = 68,
   ATTEST_ROLE_PRESENT_V = 69,
@@ -81,9 +81,9 @@ typedef enum attest_role {
 /* A kernel writes roles at or above ATTEST_ROLE_OUT up to 95, and reads the others. */
 
 typedef enum attest_option_id {
-  ATTEST_OPTION_SCALE = 1,        /* f: multiplies q.k; always given */
-  ATTEST_OPTION_CAUSAL = 2,       /* i: 1 = hide keys after the diagonal (contract: causal_offset) */
-  ATTEST_OPTION_WINDOW_LEFT = 3,  /* i: keys before the diagonal; absent = open (window_counts) */
+  ATTEST_OPTION_SCALE = 1,       /* f: multiplies q.k; always given */
+  ATTEST_OPTION_CAUSAL = 2,      /* i: 1 = hide keys after the diagonal (contract: causal_offset) */
+  ATTEST_OPTION_WINDOW_LEFT = 3, /* i: keys before the diagonal; absent = open (window_counts) */
   ATTEST_OPTION_WINDOW_RIGHT = 4, /* i: keys after the diagonal; absent = open */
   ATTEST_OPTION_SOFTCAP = 5,      /* reserved from here on */
   ATTEST_OPTION_DROPOUT = 6
@@ -138,9 +138,7 @@ typedef struct attest_kernel_table {
   const char* version;
   /* Makes an instance in *kernel (which may stay NULL when there is no state). */
   attest_status (*create)(const attest_create_info* info, void** kernel);
-  /* The contract of that instance as JSON text, valid until destroy. Example:
-   *   {"contract": "attest-1", "dtypes": ["f32"], "features": ["causal", "mask"]}
-   * `attest list contracts` shows the published contracts and every key. */
+  /* The contract of that instance as JSON text, valid until destroy; see "The contract" below. */
   const char* (*contract)(void* kernel);
   attest_status (*forward)(void* kernel, attest_call* call);
   attest_status (*backward)(void* kernel, attest_call* call); /* may be NULL */
@@ -151,6 +149,42 @@ typedef struct attest_kernel_table {
   attest_status (*cache_attend)(void* kernel, void* cache, attest_call* call);
   void (*cache_close)(void* kernel, void* cache);
 } attest_kernel_table;
+
+/* The contract
+ *
+ * A JSON object: what the kernel promises. A key that is left out promises nothing, and what is not
+ * promised is neither asked for nor held against the kernel; only "dtypes" must be there. "contract"
+ * names a published contract to start from (`attest list contracts`); other keys replace its values.
+ * "attest-1" promises everything, so a kernel that starts from it lists what it does otherwise:
+ *
+ *   {"contract": "attest-1", "dtypes": ["f32"], "features": ["causal", "gqa"], "lse": "none"}
+ *
+ * dtypes                  f32 f64 f16 bf16: of q, k, v, bias, out and weights
+ * features                causal window key_lengths mask bias mask_with_bias (both at once) gqa
+ *                         value_dim (other than head_dim) zero_sizes weights mask_broadcast (extents
+ *                         of 1 for batch, heads, queries) mask_key_broadcast (and keys)
+ *                         mask_ranks (2 and 3 beside 4)
+ * mask_true_means         attend | hide
+ * causal_offset           which diagonals the causal flag and the window can have, a list of: zero
+ *                         (top left), kv_len_minus_q_len (bottom right), key_length_minus_q_len,
+ *                         by_inputs (the last where lengths are given, else zero), explicit. One rule
+ *                         alone other than explicit: the kernel applies it by itself. Otherwise each
+ *                         causal or windowed call carries ATTEST_ROLE_DIAGONAL_OFFSET.
+ * window_counts           keys_beside_diagonal (W to the left are W + 1 keys) | keys_with_diagonal
+ * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
+ *                         unspecified
+ * lse, lse_empty_row      none | natural | base2;  -inf | +inf | nan | unspecified
+ * poison_safe             where NaN and infinities in hidden K or V do no harm, a list of k:PLACE and
+ *                         v:PLACE with PLACE length causal window mask bias
+ * visible_nan_propagates  true | false
+ * bits_invariant          what leaves the bits of a row alone, a list of: hidden_values kv_len q_len
+ *                         batch heads layout mask_form split threads rerun
+ * layouts, strides        a list of bhsd, bshd;  dense | last_dim_contiguous | any
+ * min_alignment           bytes, a power of two (default 16)
+ * limits                  {max_batch, max_heads, max_q_len, max_kv_len, max_head_dim,
+ *                         head_dim_multiple}
+ * numerics                {"exp_ulp": 4, "flush_to_zero": true}
+ * options                 create options and their values: {"tile": ["16", "64"]} */
 
 /* The one symbol that a plug-in exports. Returns a table with static lifetime. */
 ATTEST_EXPORT const attest_kernel_table* attest_kernel(void);

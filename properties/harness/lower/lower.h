@@ -1,6 +1,7 @@
-// The one conversion between canonical cases and a contract's calls: polarity, diagonal, window count,
-// layout, element type on the way down; bytes to canonical doubles on the way up. It changes the
-// representation only, so a kernel's author converts nothing and no property knows a convention.
+// The one conversion between canonical cases and a contract's calls: polarity, diagonal, window
+// count, layout, element type on the way down; bytes to canonical doubles on the way up. It changes
+// the representation only, so a kernel's author converts nothing and no property knows a
+// convention.
 #ifndef ATTEST_HARNESS_LOWER_LOWER_H_
 #define ATTEST_HARNESS_LOWER_LOWER_H_
 
