@@ -205,6 +205,7 @@ Verdict JudgeVisibleNan(const Evidence& evidence) {
         const double got = evidence.outcomes[i].out.At(at[0], at[1], at[2], at[3]);
         if (!std::isnan(due) || std::isnan(got)) continue;
         verdict = FailAt(p, "out", at, due, got, 0, "a NaN that the row sees was lost");
+        verdict.call = i;
         return;
       }
     });

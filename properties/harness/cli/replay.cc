@@ -9,6 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/case/equal.h"
+#include "properties/harness/case/tensor_shape.h"
+#include "properties/harness/case/toml.h"
 #include "properties/harness/cli/case_target.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
@@ -66,8 +69,25 @@ std::optional<Outcome> RunAlone(const Case& c, Oracle& oracle, OpenedKernel& ker
                                                     : std::nullopt;
 }
 
-// What the kernel makes of the case by itself in the witness's row. "" where there is nothing to
-// show: no witness, a witness that lies in a derived case of other sizes, or no values.
+// The case that the witness's value is from: one of those that the property derives, or `c` itself.
+Case CaseAtFault(const CaseTarget& target, const Verdict& verdict) {
+  const Derived derived = target.property->derive(target.file.c, target.opened.contract);
+  return verdict.witness && verdict.call < derived.cases.size() ? derived.cases[verdict.call]
+                                                                : target.file.c;
+}
+
+// A derived case differs from the file's; it is spelled out where that is short.
+std::string CaseAtFaultText(const Case& at_fault, const Case& c) {
+  constexpr int64_t kShort = 200;  // elements: about a screen
+  if (SameCase(at_fault, c) || DataElements(at_fault.problem) > kShort) return "";
+  CaseFile file;
+  file.c = at_fault;
+  file.c.origin.clear();
+  return "the derived case that the value is from:\n" + Indent(ToToml(file), "  ");
+}
+
+// What the kernel makes of a case in the witness's row. "" where there is nothing to show: no
+// witness, or no values.
 std::string WitnessRowText(const Case& c, const Verdict& verdict, OpenedKernel& kernel) {
   const auto row = WitnessRow(c.problem, verdict);
   if (!row) return "";
@@ -83,7 +103,7 @@ std::string WitnessRowText(const Case& c, const Verdict& verdict, OpenedKernel& 
     table = {&outcome->weights, &reference.weights, bound == nullptr ? nullptr : &bound->weights};
   }
   if (table.observed->shape != table.expected->shape) return "";  // not offered by the kernel
-  return fmt::format("{} of the case by itself, batch item {}, head {}, query {}:\n{}",
+  return fmt::format("{} of batch item {}, head {}, query {}:\n{}",
                      verdict.output.empty() ? "out" : verdict.output, row->batch, row->head,
                      row->query, Values(table, *row, verdict.witness->index[3]));
 }
@@ -129,8 +149,10 @@ int Replay(const ReplayArguments& arguments) {
       RunCase(*target->property, c, target->opened.contract, *target->opened.session);
   const std::string printed = target->opened.session->TakeOutput();
   Print(Printable(VerdictText(*target, result)));
-  Print(PictureText(c.problem, WitnessRow(c.problem, result.verdict)));
-  Print(WitnessRowText(c, result.verdict, target->opened));
+  const Case at_fault = CaseAtFault(*target, result.verdict);
+  Print(Printable(CaseAtFaultText(at_fault, c)));
+  Print(PictureText(at_fault.problem, WitnessRow(at_fault.problem, result.verdict)));
+  Print(WitnessRowText(at_fault, result.verdict, target->opened));
   if (!printed.empty()) Print("the kernel printed:\n" + Indent(Printable(printed), "  "));
   return StatusOf(result);
 }

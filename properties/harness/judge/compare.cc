@@ -268,6 +268,7 @@ Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_vie
                   {w.index[0], w.index[1], w.index[2]}, ExplainTolerance(p.dtype));
   const std::string why = cause.empty() ? std::string(what) : fmt::format("{}; {}", what, cause);
   Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, why);
+  failed.call = index;
   failed.rows = worker.verdict.rows;
   failed.uninformative_rows = worker.verdict.uninformative_rows;
   failed.unconstrained_rows = worker.verdict.unconstrained_rows;
@@ -296,6 +297,8 @@ Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_vie
   if (worker.failed()) {
     const Witness& w = worker.witness;
     Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, what);
+    // Where rows have moved, the witness's place is that of the first case.
+    failed.call = options.to_b ? a : b;
     failed.rows = worker.verdict.rows;
     return failed;
   }

@@ -54,6 +54,7 @@ struct Verdict {
   std::string reason;    // MARGINAL: "bits" or "statistics"; UNSUPPORTED, INCONCLUSIVE: why
   std::string sentence;  // FAIL: one sentence a person can act on
   std::optional<Witness> witness;  // FAIL by value
+  size_t call = 0;                 // which of the derived cases the observed value is from
   bool via_mask = false;
   int64_t rows = 0;                // rows judged
   int64_t uninformative_rows = 0;  // bound wider than a tenth of V's range: not evidence
