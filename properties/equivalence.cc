@@ -17,6 +17,12 @@ Verdict JudgeReference(const Evidence& evidence) {
   return MatchesReference(evidence, 0, "it does not match the reference");
 }
 
+// A property for what the runner notices on every call of every property.
+Verdict JudgeAccepted(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  return Pass(p.batch * p.q_heads * p.q_len);
+}
+
 // The second reference shares no code with the first, so a fault in either cannot hide a kernel's.
 Derived ItselfIfSmall(const Case& c, const Contract&) {
   // 2^14 scores: the scalar reference is some fifty times slower than the first.
@@ -83,7 +89,10 @@ Verdict JudgeAsking(const Evidence& evidence) {
   return SameResult(evidence, 0, 1, "the output depends on whether lse and weights are asked for");
 }
 
-constexpr std::array<Property, 3> kProperties = {{
+constexpr std::array<Property, 4> kProperties = {{
+    {"equivalence.promised_calls_are_accepted",
+     "a call that the contract promises is computed, not refused", Exactness::kExact, "nothing",
+     AlwaysSupported, Itself, JudgeAccepted},
     {"equivalence.matches_reference",
      "out, lse and weights equal the double reference within the derived bound", Exactness::kBound,
      "nothing", AlwaysSupported, Itself, JudgeReference},

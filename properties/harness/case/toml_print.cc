@@ -141,28 +141,13 @@ std::string OverridesText(const std::vector<Override>& overrides) {
   return text + "]\n";
 }
 
-std::string DataText(const Case& c) {
-  std::string text = "\n[data]\n";
-  text += Line("scores", Quoted(Name(c.recipe.scores)));
-  text += Line("values", Quoted(Name(c.recipe.values)));
-  text += Line("bias", Quoted(Name(c.recipe.bias)));
-  // TOML integers end at 2^63 - 1; the upper half is written in hexadecimal, as text.
-  const bool fits = c.recipe.seed <= static_cast<uint64_t>(INT64_MAX);
-  text += Line("seed", fits ? fmt::format("{}", c.recipe.seed)
-                            : fmt::format("\"0x{:016x}\"", c.recipe.seed));
-  text += fmt::format("recipe_version = {}\n", kRecipeVersion);
-  if (!Validate(c)) {
-    text +=
-        fmt::format("hash = \"0x{:016x}\"  # of the data this makes\n", HashInputs(Materialise(c)));
-  }
-  if (!c.overrides.empty()) text += OverridesText(c.overrides);
-  return text;
+bool IsShort(const Array& array) {
+  return array.values.size() <= 12;
 }
 
 // Nested arrays; one line where they are short, else one line a row of lanes.
 std::string ArrayText(const Array& array) {
-  constexpr size_t kShort = 12;
-  const bool is_short = array.values.size() <= kShort;
+  const bool is_short = IsShort(array);
   size_t at = 0;
   // The elements of dimension `axis`, in brackets.
   const auto nested = [&](const auto& self, size_t axis) -> std::string {
@@ -175,6 +160,38 @@ std::string ArrayText(const Array& array) {
     return text + "]";
   };
   return nested(nested, 0);
+}
+
+// What a recipe makes, as comments, where it is short enough to check by hand.
+std::string MadeDataText(const Case& c, const Inputs& inputs) {
+  std::string text;
+  for (const auto& [tensor, array] : {std::pair{DataTensor::kQ, &inputs.q},
+                                      {DataTensor::kK, &inputs.k},
+                                      {DataTensor::kV, &inputs.v},
+                                      {DataTensor::kBias, &inputs.bias}}) {
+    if (array->empty() || !IsShort(*array) || c.literals.contains(tensor)) continue;
+    text += fmt::format("# {} = {}\n", Name(tensor), ArrayText(*array));
+  }
+  return text;
+}
+
+std::string DataText(const Case& c) {
+  std::string text = "\n[data]\n";
+  text += Line("scores", Quoted(Name(c.recipe.scores)));
+  text += Line("values", Quoted(Name(c.recipe.values)));
+  text += Line("bias", Quoted(Name(c.recipe.bias)));
+  // TOML integers end at 2^63 - 1; the upper half is written in hexadecimal, as text.
+  const bool fits = c.recipe.seed <= static_cast<uint64_t>(INT64_MAX);
+  text += Line("seed", fits ? fmt::format("{}", c.recipe.seed)
+                            : fmt::format("\"0x{:016x}\"", c.recipe.seed));
+  text += fmt::format("recipe_version = {}\n", kRecipeVersion);
+  const bool valid = !Validate(c);
+  const Inputs inputs = valid ? Materialise(c) : Inputs{};
+  if (valid) {
+    text += fmt::format("hash = \"0x{:016x}\"  # of the data this makes\n", HashInputs(inputs));
+  }
+  if (!c.overrides.empty()) text += OverridesText(c.overrides);
+  return text + MadeDataText(c, inputs);
 }
 
 std::string LiteralsText(const Case& c) {

@@ -60,6 +60,11 @@ std::string DescribeVisibleKeys(const Problem& p, const Row& row) {
   return fmt::format("{} of {}", text, p.kv_len);
 }
 
+// The sign of a NaN says nothing.
+std::string Number(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.9g}", value);
+}
+
 std::string DescribeElement(std::string_view output, const Index& i) {
   const std::string row = fmt::format("{}[batch {}, head {}, query {}", output, i[0], i[1], i[2]);
   if (output == "lse") return row + "]";
@@ -207,6 +212,14 @@ double ExplainTolerance(DType dtype) {
   return 256 * TraitsOf(dtype).unit_roundoff;
 }
 
+// Adds the likely cause of the row that case `index` has at `at`, where one is found.
+void Explain(const Evidence& evidence, size_t index, const Index& at, Verdict& verdict) {
+  const Problem& p = evidence.cases[index].problem;
+  verdict.likely_cause = LikelyCause(p, evidence.oracle.InputsOf(index), evidence.outcomes[index],
+                                     {at[0], at[1], at[2]}, ExplainTolerance(p.dtype));
+  if (!verdict.likely_cause.empty()) verdict.sentence += "; " + verdict.likely_cause;
+}
+
 }  // namespace
 
 bool SameBits(double a, double b) {
@@ -238,17 +251,16 @@ Verdict NoBoundYet(DType dtype) {
 }
 
 Verdict FailAt(const Problem& p, std::string_view output, const Index& index, double expected,
-               double observed, double bound, std::string_view why) {
+               double observed, double bound, std::string_view why, std::string_view due) {
   Verdict v;
   v.kind = VerdictKind::kFail;
   v.cause = CauseOf(observed, expected);
   v.output = output;
   v.witness = Witness{index, expected, observed, bound};
-  const std::string margin =
-      bound > 0 ? fmt::format("within {:.3g}", bound) : std::string("to the bit");
-  v.sentence = fmt::format("{} is {:.9g} where {:.9g} was due {}; the row sees {}: {}",
-                           DescribeElement(output, index), observed, expected, margin,
-                           DescribeVisibleKeys(p, {index[0], index[1], index[2]}), why);
+  const std::string margin = bound > 0 ? fmt::format("give or take {:.3g}", bound) : "bit for bit";
+  v.sentence = fmt::format("{} is {} where {} {}, {}; the row sees {}: {}",
+                           DescribeElement(output, index), Number(observed), Number(expected), due,
+                           margin, DescribeVisibleKeys(p, {index[0], index[1], index[2]}), why);
   return v;
 }
 
@@ -263,11 +275,8 @@ Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_vie
   });
   if (!worker.failed()) return worker.verdict;
   const Witness& w = worker.witness;
-  const std::string cause =
-      LikelyCause(p, evidence.oracle.InputsOf(index), evidence.outcomes[index],
-                  {w.index[0], w.index[1], w.index[2]}, ExplainTolerance(p.dtype));
-  const std::string why = cause.empty() ? std::string(what) : fmt::format("{}; {}", what, cause);
-  Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, why);
+  Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, what);
+  Explain(evidence, index, w.index, failed);
   failed.call = index;
   failed.rows = worker.verdict.rows;
   failed.uninformative_rows = worker.verdict.uninformative_rows;
@@ -296,9 +305,12 @@ Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_vie
   });
   if (worker.failed()) {
     const Witness& w = worker.witness;
-    Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, what);
+    Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, what,
+                            "came from the first call");
     // Where rows have moved, the witness's place is that of the first case.
     failed.call = options.to_b ? a : b;
+    Explain(evidence, b, options.to_b ? options.to_b(w.index) : w.index, failed);
+    if (failed.likely_cause.empty()) Explain(evidence, a, w.index, failed);
     failed.rows = worker.verdict.rows;
     return failed;
   }

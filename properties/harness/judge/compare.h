@@ -55,7 +55,8 @@ Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_vie
 // A failing verdict for one element, with its sentence: "out[batch 0, head 1, query 2, lane 3] is
 // 0.5, expected 0.25 (bound 1e-07); the row sees keys 0-2 of 5: WHY".
 Verdict FailAt(const Problem& problem, std::string_view output, const std::array<int64_t, 4>& index,
-               double expected, double observed, double bound, std::string_view why);
+               double expected, double observed, double bound, std::string_view why,
+               std::string_view due = "was due");
 
 // A pass over `rows` rows; an UNSUPPORTED, with its reason.
 Verdict Pass(int64_t rows);

@@ -51,12 +51,16 @@ class Suspect {
     for (int64_t d = 0; d < p_.value_dim; ++d) {
       const double want = hypothesis.out.At(source.batch, source.head, source.query, d);
       const double got = outcome_.out.At(row_.batch, row_.head, row_.query, d);
-      if (!(std::abs(want - got) <= margin_)) return false;
+      if (!Fits(want, got, margin_)) return false;
     }
     if (outcome_.lse.empty()) return true;
     const double want = hypothesis.lse.At(source.batch, source.head, source.query, 0);
     const double got = outcome_.lse.At(row_.batch, row_.head, row_.query, 0);
-    return want == got || std::abs(want - got) <= tolerance_ * (1 + std::abs(want));
+    return Fits(want, got, tolerance_ * (1 + std::abs(want)));
+  }
+
+  static bool Fits(double want, double got, double margin) {
+    return want == got || std::abs(want - got) <= margin || (std::isnan(want) && std::isnan(got));
   }
 
   bool MatchesProblem(const Problem& changed) const {
@@ -125,6 +129,12 @@ class Suspect {
   }
 
   std::string ExplainByHead() const {
+    for (int64_t kv_head = 0; kv_head < p_.kv_heads; ++kv_head) {
+      if (MatchesWithKvHead(kv_head)) {
+        return fmt::format("as if query head {} read kv head {} instead of {}", row_.head, kv_head,
+                           row_.head / p_.heads_per_kv_head());
+      }
+    }
     const Reference right = ComputeReference(p_, inputs_, kPlain);
     for (int64_t b = 0; b < p_.batch; ++b) {
       for (int64_t h = 0; h < p_.q_heads; ++h) {
@@ -132,12 +142,6 @@ class Suspect {
         if (MatchesFrom(right, {b, h, row_.query})) {
           return fmt::format("the row equals that of batch {}, head {}", b, h);
         }
-      }
-    }
-    for (int64_t kv_head = 0; kv_head < p_.kv_heads; ++kv_head) {
-      if (MatchesWithKvHead(kv_head)) {
-        return fmt::format("as if query head {} read kv head {} instead of {}", row_.head, kv_head,
-                           row_.head / p_.heads_per_kv_head());
       }
     }
     return {};

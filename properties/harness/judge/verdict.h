@@ -50,9 +50,10 @@ struct Witness {
 struct Verdict {
   VerdictKind kind = VerdictKind::kPass;
   Cause cause = Cause::kNone;
-  std::string output;    // "out" "lse" "weights", "" when no output is concerned
-  std::string reason;    // MARGINAL: "bits" or "statistics"; UNSUPPORTED, INCONCLUSIVE: why
-  std::string sentence;  // FAIL: one sentence a person can act on
+  std::string output;        // "out" "lse" "weights", "" when no output is concerned
+  std::string reason;        // MARGINAL: "bits" or "statistics"; UNSUPPORTED, INCONCLUSIVE: why
+  std::string sentence;      // FAIL: one sentence a person can act on
+  std::string likely_cause;  // FAIL: "as if key 3 took part"; part of the sentence; often empty
   std::optional<Witness> witness;  // FAIL by value
   size_t call = 0;                 // which of the derived cases the observed value is from
   bool via_mask = false;

@@ -1,6 +1,7 @@
 #include "properties/harness/report/terminal.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 #include <tuple>
@@ -108,7 +109,7 @@ std::string List(const KernelReport& kernel) {
                     Printable(Notes(r))});
   }
   const double in_worker = kernel.seconds > 0 ? kernel.stats.seconds_in_worker / kernel.seconds : 0;
-  return Table(rows) + fmt::format("{} cases/s; {:.0f} % of the time in the worker\n",
+  return Table(rows) + fmt::format("{} cases/s; {:.0f} % of the time in the kernel's process\n",
                                    PerSecond(kernel), 100 * in_worker);
 }
 
@@ -137,37 +138,65 @@ std::string MissingBins(const KernelReport& kernel) {
 
 std::string Closing(const RunReport& report) {
   int64_t cases = 0;
-  size_t findings = 0;
+  size_t findings = 0, on_optional = 0;
   for (const KernelReport& kernel : report.kernels) {
     cases += CasesRun(kernel);
-    findings += kernel.findings.size();
+    (kernel.optional ? on_optional : findings) += kernel.findings.size();
   }
-  std::string text = fmt::format("{} cases, {} findings; plan {}, seed {}", cases, findings,
-                                 report.info.plan, report.info.seed);
+  std::string text = fmt::format("{} cases, {} findings", cases, findings);
+  if (on_optional > 0) {
+    text += fmt::format(" (and {} on optional kernels, which do not decide)", on_optional);
+  }
+  text += fmt::format("; plan {}, seed {}", report.info.plan, report.info.seed);
   if (report.info.shard_count > 1) {
     text += fmt::format(", shard {}/{}", report.info.shard_index, report.info.shard_count);
   }
   return text + "\n";
 }
 
-// A kernel's findings by cause and output, each group smallest case first.
+// What kind of fault a likely cause speaks of: the phrase without its numbers.
+std::string KindOf(const std::string& likely_cause) {
+  std::string kind = likely_cause;
+  std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return kind;
+}
+
+// A kernel's findings by cause, output and kind of fault, each group smallest case first. A finding
+// whose fault has no name goes with one that looks alike and has.
 using Group = std::vector<const ReportedFinding*>;
 std::vector<Group> GroupsOf(const KernelReport& kernel) {
-  std::map<std::pair<Cause, std::string>, Group> groups;
-  for (const ReportedFinding& reported : kernel.findings) {
-    const Signature& signature = reported.finding.signature;
-    groups[{signature.cause, signature.output}].push_back(&reported);
+  std::map<std::tuple<Cause, std::string, std::string>, Group> groups;
+  for (const bool named : {true, false}) {
+    for (const ReportedFinding& reported : kernel.findings) {
+      const Verdict& verdict = reported.finding.verdict;
+      const Signature& signature = reported.finding.signature;
+      if (verdict.likely_cause.empty() == named) continue;
+      const std::tuple key{signature.cause, signature.output, KindOf(verdict.likely_cause)};
+      auto place = named ? groups.end() : groups.lower_bound(key);
+      const bool alike = place != groups.end() && std::get<0>(place->first) == signature.cause &&
+                         std::get<1>(place->first) == signature.output;
+      (alike ? place->second : groups[key]).push_back(&reported);
+    }
   }
   std::vector<Group> sorted;
   for (auto& [key, group] : groups) {
     std::sort(group.begin(), group.end(), [](const auto* a, const auto* b) {
+      // A refusal or a crash is best shown by the claim whose one call is the case itself.
       const auto rank = [](const ReportedFinding& reported) {
-        return std::pair(CaseMeasure(reported.finding.smallest), reported.finding.signature);
+        const Signature& signature = reported.finding.signature;
+        const bool unnamed = reported.finding.verdict.likely_cause.empty();
+        const bool derived = !reported.finding.verdict.witness &&
+                             signature.property != "equivalence.matches_reference";
+        return std::tuple(unnamed, derived, CaseMeasure(reported.finding.smallest), signature);
       };
       return rank(*a) < rank(*b);
     });
     sorted.push_back(std::move(group));
   }
+  // What has a name comes first.
+  std::ranges::partition(sorted, [](const Group& group) {
+    return !group.front()->finding.verdict.likely_cause.empty();
+  });
   return sorted;
 }
 

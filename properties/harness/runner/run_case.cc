@@ -11,6 +11,7 @@ namespace attest {
 namespace {
 
 constexpr std::string_view kEquivalence = "equivalence.matches_reference";
+constexpr std::string_view kAcceptance = "equivalence.promised_calls_are_accepted";
 
 Verdict OfKind(VerdictKind kind, std::string reason) {
   Verdict v;
@@ -63,9 +64,8 @@ std::optional<Verdict> JudgeStatus(const Outcome& outcome) {
     case OutcomeStatus::kUnsupported:
       return OfKind(VerdictKind::kUnsupported, outcome.reason);
     case OutcomeStatus::kRefused:
-      return FailWith(
-          Cause::kRefused,
-          fmt::format("the kernel {}, but its contract promises this call", outcome.reason));
+      return OfKind(VerdictKind::kUnsupported,
+                    fmt::format("refused: the kernel {}", outcome.reason));
     case OutcomeStatus::kFault:
       return FailWith(CauseOfFault(outcome.fault->kind), outcome.fault->detail);
   }
@@ -114,6 +114,18 @@ void JudgeDerived(const Property& property, const Evidence& evidence, CaseResult
   }
 }
 
+// A refused call breaks one claim, and leaves every other without an answer.
+void JudgeRefusals(const std::vector<Case>& cases, const std::vector<Outcome>& outcomes,
+                   CaseResult& result) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (outcomes[i].status != OutcomeStatus::kRefused) continue;
+    Verdict verdict = FailWith(
+        Cause::kRefused,
+        fmt::format("the kernel {}, but its contract promises this call", outcomes[i].reason));
+    return AddFailure(result, kAcceptance, cases[i], std::move(verdict));
+  }
+}
+
 // A fault condemns the property whatever it claims; nothing else can then be judged.
 std::optional<Verdict> JudgeStatuses(const std::vector<Outcome>& outcomes) {
   std::optional<Verdict> worst;
@@ -147,6 +159,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   }
   const std::vector<Outcome> outcomes = RunAll(derived.cases, *lowered, contract, session);
   result.calls = static_cast<int64_t>(outcomes.size());
+  JudgeRefusals(derived.cases, outcomes, result);
   if (auto verdict = JudgeStatuses(outcomes)) {
     result.verdict = std::move(*verdict);
   } else {
@@ -155,7 +168,9 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
     JudgeDerived(property, evidence, result);
   }
   for (const Outcome& outcome : outcomes) result.verdict.via_mask |= outcome.via_mask;
-  if (result.verdict.kind == VerdictKind::kFail) {
+  if (property.id == kAcceptance && !result.failures.empty()) {
+    result.verdict = result.failures.front().verdict;
+  } else if (result.verdict.kind == VerdictKind::kFail) {
     Failure own{
         {std::string(property.id), result.verdict.cause, result.verdict.output}, c, result.verdict};
     result.failures.insert(result.failures.begin(), std::move(own));
