@@ -38,8 +38,9 @@ class Suspect {
     // Where the truth fits too, the fault shows elsewhere and every hypothesis would be idle.
     if (MatchesProblem(p_)) return {};
     if (auto phrase = ExplainByDroppedRule(); !phrase.empty()) return phrase;
+    if (auto phrase = ExplainByKvHead(); !phrase.empty()) return phrase;
     if (auto phrase = ExplainByOneKey(); !phrase.empty()) return phrase;
-    if (auto phrase = ExplainByHead(); !phrase.empty()) return phrase;
+    if (auto phrase = ExplainByOtherRow(); !phrase.empty()) return phrase;
     return ExplainByNan();
   }
 
@@ -128,13 +129,17 @@ class Suspect {
     return {};
   }
 
-  std::string ExplainByHead() const {
+  std::string ExplainByKvHead() const {
     for (int64_t kv_head = 0; kv_head < p_.kv_heads; ++kv_head) {
       if (MatchesWithKvHead(kv_head)) {
         return fmt::format("as if query head {} read kv head {} instead of {}", row_.head, kv_head,
                            row_.head / p_.heads_per_kv_head());
       }
     }
+    return {};
+  }
+
+  std::string ExplainByOtherRow() const {
     const Reference right = ComputeReference(p_, inputs_, kPlain);
     for (int64_t b = 0; b < p_.batch; ++b) {
       for (int64_t h = 0; h < p_.q_heads; ++h) {
