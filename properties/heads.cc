@@ -23,6 +23,10 @@ Verdict JudgeLabels(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || IsEmptyRow(p, row)) return;
     ++verdict.rows;
+    if (IsUnconstrained(evidence, 0, row)) {
+      ++verdict.unconstrained_rows;
+      return;
+    }
     for (int64_t d = 0; d < p.value_dim; ++d) {
       const double label = v.At(row.batch, row.head / p.heads_per_kv_head(), 0, d);
       const double got = evidence.outcomes[0].out.At(row.batch, row.head, row.query, d);

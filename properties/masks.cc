@@ -64,6 +64,10 @@ Verdict JudgeVisibleSet(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || (IsEmptyRow(p, row) && !zero_rows)) return;
     ++verdict.rows;
+    if (IsUnconstrained(evidence, 0, row)) {
+      ++verdict.unconstrained_rows;
+      return;
+    }
     for (int64_t j = 0; j < p.kv_len; ++j) {
       const std::array<int64_t, 4> at{row.batch, row.head, row.query, j};
       const double weight = evidence.outcomes[0].out.At(at[0], at[1], at[2], j);
@@ -106,8 +110,7 @@ Verdict JudgeFinite(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || (IsEmptyRow(p, row) && !zero_rows)) return;
     ++verdict.rows;
-    if (evidence.oracle.BoundOf(0).RowAt(p, row.batch, row.head, row.query) ==
-        RowState::kUnconstrained) {
+    if (IsUnconstrained(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
     } else if (auto failed = JudgeFiniteRow(evidence, row)) {
       verdict = *failed;

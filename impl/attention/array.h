@@ -32,6 +32,12 @@ struct Array {
   double& At(int64_t a, int64_t b, int64_t c, int64_t d) { return values[Index(a, b, c, d)]; }
   double At(int64_t a, int64_t b, int64_t c, int64_t d) const { return values[Index(a, b, c, d)]; }
 
+  // The element that stands for these indices where an extent of 1 stands for every index.
+  double Broadcast(int64_t a, int64_t b, int64_t c, int64_t d) const {
+    return At(shape[0] == 1 ? 0 : a, shape[1] == 1 ? 0 : b, shape[2] == 1 ? 0 : c,
+              shape[3] == 1 ? 0 : d);
+  }
+
   friend bool operator==(const Array&, const Array&) = default;
 };
 

@@ -140,10 +140,7 @@ class RowBound {
 
   double AbsBias(int64_t key) const {
     if (!p_.bias || !p_.bias->At(row_.batch, row_.head, row_.query, key)) return 0;
-    const auto pick = [](int64_t index, int64_t extent) { return extent == 1 ? 0 : index; };
-    const Shape4& s = inputs_.bias.shape;
-    return std::abs(inputs_.bias.At(pick(row_.batch, s[0]), pick(row_.head, s[1]),
-                                    pick(row_.query, s[2]), pick(key, s[3])));
+    return std::abs(inputs_.bias.Broadcast(row_.batch, row_.head, row_.query, key));
   }
 
   // Scores that some order of scaling and adding may take out of range. A NaN is no overflow.

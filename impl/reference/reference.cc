@@ -27,12 +27,6 @@ Plane PlaneOf(Array& array, int64_t b, int64_t h) {
           array.shape[2], array.shape[3]};
 }
 
-double BiasAt(const Array& bias, const Row& row, int64_t key) {
-  const auto pick = [](int64_t index, int64_t extent) { return extent == 1 ? 0 : index; };
-  return bias.At(pick(row.batch, bias.shape[0]), pick(row.head, bias.shape[1]),
-                 pick(row.query, bias.shape[2]), pick(key, bias.shape[3]));
-}
-
 // Turns raw q.k products of one row into scores: scaled, biased, hidden ones -inf.
 void ScoreRow(const Problem& p, const Inputs& inputs, const Row& row, double scale, Plane& scores) {
   for (int64_t j = 0; j < p.kv_len; ++j) {
@@ -42,7 +36,7 @@ void ScoreRow(const Problem& p, const Inputs& inputs, const Row& row, double sca
       continue;
     }
     score *= scale;
-    if (p.bias) score += BiasAt(inputs.bias, row, j);
+    if (p.bias) score += inputs.bias.Broadcast(row.batch, row.head, row.query, j);
   }
 }
 

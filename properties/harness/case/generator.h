@@ -12,9 +12,10 @@
 namespace attest {
 
 struct GeneratorOptions {
-  int64_t max_len = 40;        // of q_len and kv_len in ordinary cases
-  int64_t max_dim = 24;        // of head_dim and value_dim in ordinary cases
-  int64_t max_long_len = 512;  // of kv_len in one case in 32; those keep everything else small
+  int64_t max_len = 40;         // of q_len and kv_len in ordinary cases
+  int64_t max_dim = 24;         // of head_dim and value_dim in ordinary cases
+  int64_t max_long_len = 4096;  // of kv_len in one case in 32; those keep everything else small
+  int64_t ordinary_per_model = 128;  // one case in so many has sizes of a real model
 };
 
 // Returns a valid case that depends only on the arguments. `size` (0 to 100) scales the dimensions,

@@ -1,6 +1,8 @@
 // Sizes: seams of tiles and vectors first, small cases mostly, all within a budget of work.
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <vector>
 
 #include "properties/harness/case/generator_internal.h"
 
@@ -144,12 +146,80 @@ void DrawZeroSizes(Draw& draw, bool same_dims, Problem& p) {
   if (same_dims) p.head_dim = p.value_dim = std::min(p.head_dim, p.value_dim);
 }
 
+// Sizes of real models, where kernels choose other tiles, splits and code paths: one group of sizes
+// is large and the rest small, or a case would cost more than a thousand ordinary ones.
+enum class Model { kTiles, kHeads, kBatch, kLong, kWide };
+constexpr int kModelCount = 5;
+
+void DrawModel(Draw& draw, const GeneratorOptions& options, Problem& p) {
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return draw.Pick(std::vector(choices));
+  };
+  const auto heads = [&](int64_t kv_heads, int64_t ratio) {
+    p.kv_heads = kv_heads;
+    p.q_heads = kv_heads * ratio;
+  };
+  p.batch = draw.Between(1, 2);
+  p.q_len = DrawSeam(draw, 5);
+  p.kv_len = DrawSeam(draw, 33);
+  p.head_dim = DrawSeam(draw, 16);
+  heads(draw.Between(1, 2), draw.Between(1, 2));
+  switch (static_cast<Model>(draw.Below(kModelCount))) {
+    case Model::kTiles:  // the second tile of queries and of keys, at the head_dim of a model
+      p.batch = 1;
+      heads(1, draw.OneIn(3) ? 2 : 1);
+      p.q_len = pick({63, 64, 65, 127, 128, 129, 130});
+      p.kv_len = pick({63, 64, 65, 127, 128, 129, 191, 257});
+      p.head_dim = pick({32, 64, 80, 96, 128});
+      break;
+    case Model::kHeads:
+      heads(pick({1, 2, 3, 4, 8}), pick({1, 3, 4, 5, 8, 12, 16}));
+      break;
+    case Model::kBatch:
+      p.batch = draw.Between(5, 17);
+      break;
+    case Model::kLong:
+      p.q_len = draw.Between(1, 4);
+      p.kv_len = draw.Between(std::max<int64_t>(options.max_long_len / 4, 1), options.max_long_len);
+      break;
+    case Model::kWide:
+      p.head_dim = pick({64, 96, 127, 128, 129, 160, 192, 255, 256, 257, 320, 512});
+      break;
+  }
+  p.value_dim = draw.Percent(70) ? p.head_dim : DrawSeam(draw, 257);
+}
+
+void ClampToContract(const Contract& contract, int64_t multiple, Problem& p) {
+  const Limits& limits = contract.limits;
+  p.batch = std::min(p.batch, Limit(limits.max_batch));
+  p.q_len = std::min(p.q_len, Limit(limits.max_q_len));
+  p.kv_len = std::min(p.kv_len, Limit(limits.max_kv_len));
+  const int64_t largest = Limit(limits.max_head_dim) / multiple;
+  for (int64_t* dim : {&p.head_dim, &p.value_dim}) {
+    *dim = multiple * std::clamp<int64_t>(*dim / multiple, 1, std::max<int64_t>(largest, 1));
+  }
+  if (!contract.Has(Feature::kValueDim)) p.value_dim = p.head_dim;
+  if (!contract.Has(Feature::kGqa)) p.q_heads = p.kv_heads;
+  if (p.q_heads > Limit(limits.max_heads)) p.q_heads = p.kv_heads = 1;
+}
+
+void DrawModelSizes(Draw& draw, const Contract& contract, const GeneratorOptions& options,
+                    int64_t multiple, Problem& p) {
+  DrawModel(draw, options, p);
+  ClampToContract(contract, multiple, p);
+  // 2.2 million: 129 queries and keys at head_dim 64, some ten milliseconds.
+  FitBudget(draw, 2200000, multiple, p.head_dim == p.value_dim, p);
+}
+
 }  // namespace
 
 void DrawSizes(Draw& draw, int size, const Contract& contract, const GeneratorOptions& options,
                Problem& p) {
-  const Caps caps = DrawCaps(draw, size, contract, options);
   const int64_t multiple = std::max<int64_t>(contract.limits.head_dim_multiple, 1);
+  if (size >= 10 && draw.OneIn(options.ordinary_per_model)) {
+    return DrawModelSizes(draw, contract, options, multiple, p);
+  }
+  const Caps caps = DrawCaps(draw, size, contract, options);
   const bool same_dims = !contract.Has(Feature::kValueDim) || draw.Percent(50);
   const int64_t roll = draw.Below(100);
   p.batch = std::min<int64_t>(roll < 25 ? 1 : roll < 75 ? 2 : roll < 93 ? 3 : 4, caps.batch);

@@ -110,10 +110,34 @@ TEST(GeneratorTest, TheSameArgumentsGiveTheSameCase) {
   EXPECT_FALSE(SameCase(DrawCase(1, 50, contract), DrawCase(2, 50, contract)));
 }
 
+constexpr int64_t kNever = int64_t{1} << 60;  // one case in so many
+
+// Kernels choose other tiles, splits and paths at the sizes of models; a search that never gets there
+// passes whatever is wrong with those.
+TEST(GeneratorTest, TheSizesOfModelsAreReached) {
+  int64_t tiles = 0, groups = 0, heads = 0, batches = 0, longs = 0, wides = 0;
+  for (uint64_t seed = 0; seed < 16000; ++seed) {  // as many as plan quick draws for a kernel
+    const Problem p = DrawCase(seed, 50, EverythingContract()).problem;
+    tiles += p.q_len > 64 && p.kv_len > 64 && p.head_dim >= 64;
+    groups += p.kv_heads > 0 && p.q_heads / p.kv_heads >= 8;
+    heads += p.q_heads > 8;
+    batches += p.batch >= 5;
+    longs += p.kv_len > 1024;
+    wides += p.head_dim >= 128;
+    EXPECT_LE(Work(p), 2200000) << "seed " << seed;
+  }
+  for (const int64_t count : {tiles, groups, heads, batches, longs, wides}) {
+    EXPECT_GE(count, 4) << tiles << " " << groups << " " << heads << " " << batches << " " << longs
+                        << " " << wides;
+  }
+}
+
 TEST(GeneratorTest, OrdinaryCasesStayWithinTheBudgetAndTheMeanFarBelow) {
   int64_t total = 0, ordinary = 0, long_cases = 0;
+  GeneratorOptions options;
+  options.ordinary_per_model = kNever;
   for (uint64_t seed = 0; seed < 10000; ++seed) {
-    const Problem p = DrawCase(seed, 100, EverythingContract()).problem;
+    const Problem p = DrawCase(seed, 100, EverythingContract(), options).problem;
     if (p.kv_len > 40) ++long_cases;
     if (p.kv_len > 40 || std::max(p.head_dim, p.value_dim) > 24) {
       EXPECT_LE(Work(p), 400000);
@@ -129,7 +153,7 @@ TEST(GeneratorTest, OrdinaryCasesStayWithinTheBudgetAndTheMeanFarBelow) {
 }
 
 TEST(GeneratorTest, OptionsBoundTheSizes) {
-  const GeneratorOptions options{5, 3, 64};
+  const GeneratorOptions options{5, 3, 64, kNever};
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     const Problem p = DrawCase(seed, 100, EverythingContract(), options).problem;
     EXPECT_LE(p.q_len, 5);

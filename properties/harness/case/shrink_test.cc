@@ -43,7 +43,7 @@ TEST(ShrinkTest, EveryCandidateIsValidAndStrictlySmaller) {
       ASSERT_LT(CaseMeasure(candidate), measure) << Text(c) << Text(candidate);
     }
   }
-  EXPECT_LE(most, 450u);  // "a few hundred", stored literals included
+  EXPECT_LE(most, 600u);  // "a few hundred": one for each of up to 17 batch items and 8 kv heads
 }
 
 TEST(ShrinkTest, TheSmallestCaseHasNoCandidates) {

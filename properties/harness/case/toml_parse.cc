@@ -1,6 +1,7 @@
 // TOML text to a case. Total: any text gives a valid case or one line that says what is wrong
 // where.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -353,9 +354,27 @@ tl::expected<CaseFile, std::string> CaseParser::Parse(const toml::table& root) {
   return file_;
 }
 
+// The first line with a dotted key of absurd depth, or 0. The library follows such keys by recursion,
+// and some ten thousand parts end its stack.
+uint32_t LineOfEndlessKey(std::string_view text) {
+  constexpr int kMaxDots = 1000;
+  uint32_t line = 1;
+  int dots = 0;
+  for (const char c : text) {
+    if (c == '\n') ++line;
+    // Whatever separates values starts the count anew; blanks may stand around the dots of a key.
+    if (c == '\n' || c == ',' || c == '=') dots = 0;
+    if (c == '.' && ++dots > kMaxDots) return line;
+  }
+  return 0;
+}
+
 }  // namespace
 
 tl::expected<CaseFile, std::string> ParseToml(std::string_view text, std::string_view path) {
+  if (const uint32_t line = LineOfEndlessKey(text); line > 0) {
+    return tl::unexpected(fmt::format("{}:{}: a key of more than 1000 parts", path, line));
+  }
   toml::table root;
   try {  // the library reports by exception; here is where that ends
     root = toml::parse(text);
@@ -370,9 +389,16 @@ tl::expected<CaseFile, std::string> ParseToml(std::string_view text, std::string
 tl::expected<CaseFile, std::string> ReadCaseFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
-  // An empty file sets failbit on the left-hand side of <<, so the state of `in` is what counts; a
-  // folder opens, but reading from it sets badbit.
-  if (in && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  // A folder opens, but reading from it sets badbit.
+  constexpr int64_t kMostBytes = int64_t{64} << 20;  // far above any case, far below memory
+  std::array<char, 64 * 1024> chunk;
+  for (int64_t left = kMostBytes; in; left -= in.gcount()) {
+    if (left < 0) {
+      return tl::unexpected(fmt::format("{}: larger than 64 MiB; name a case file", path));
+    }
+    in.read(chunk.data(), chunk.size());
+    text.write(chunk.data(), in.gcount());
+  }
   if (!in.is_open() || in.bad()) {
     return tl::unexpected(
         fmt::format("{}: cannot read: {}; name a case file", path, std::strerror(errno)));

@@ -276,6 +276,7 @@ void AddCheck(CLI::App& app, CommandLine& line) {
                    "exit status; repeatable")
       ->type_name("KERNEL")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   command->add_option("--plan", arguments->plan, "Cases per property: quick, ci or overnight")
       ->capture_default_str();
@@ -284,12 +285,16 @@ void AddCheck(CLI::App& app, CommandLine& line) {
                    "Only properties whose id matches the pattern; repeatable")
       ->type_name("GLOB")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   command->add_option("--seed", arguments->seed, "Same seed, same cases")->capture_default_str();
   command
       ->add_option("--for", arguments->duration,
                    "Stop after 30s, 5m or 8h; what is cut short is INCONCLUSIVE")
-      ->type_name("TIME");
+      ->type_name("TIME")
+      ->check([](const std::string& text) {
+        return text.empty() ? "no time: write a whole number and s, m, h or d" : "";
+      });
   command->add_option("--shard", arguments->shard, "Run part i of n, 0 <= i < n")
       ->type_name("i/n")
       ->capture_default_str();

@@ -231,6 +231,12 @@ bool WithinBound(double observed, double expected, double bound) {
   return std::abs(observed - expected) <= bound;  // false for NaN and for unlike infinities
 }
 
+bool IsUnconstrained(const Evidence& evidence, size_t index, const Row& row) {
+  const Problem& p = evidence.cases[index].problem;
+  return evidence.oracle.BoundOf(index).RowAt(p, row.batch, row.head, row.query) ==
+         RowState::kUnconstrained;
+}
+
 Cause CauseOf(double observed, double expected) {
   if (std::isnan(observed) && !std::isnan(expected)) return Cause::kNan;
   if (std::isinf(observed) && !std::isinf(expected)) return Cause::kInf;

@@ -62,6 +62,10 @@ Verdict FailAt(const Problem& problem, std::string_view output, const std::array
 Verdict Pass(int64_t rows);
 Verdict NoBoundYet(DType dtype);
 
+// Whether anything may happen in a row of case `index`, for some score or sum may overflow. Holds for
+// every dtype.
+bool IsUnconstrained(const Evidence& evidence, size_t index, const Row& row);
+
 // The cause that an observed value stands for, where `expected` was due.
 Cause CauseOf(double observed, double expected);
 

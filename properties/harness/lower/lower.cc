@@ -77,12 +77,6 @@ struct Reduced {
   bool via_mask = false;
 };
 
-double BiasValue(const Array& bias, const std::array<int64_t, 4>& at) {
-  std::array<int64_t, 4> index{};
-  for (size_t axis = 0; axis < 4; ++axis) index[axis] = bias.shape[axis] == 1 ? 0 : at[axis];
-  return bias.At(index[0], index[1], index[2], index[3]);
-}
-
 // Moves causality, window and lengths that the contract cannot express into a full boolean mask.
 void FlagsToMask(Reduced& r, bool flags, bool lengths) {
   Problem hiding = r.problem;  // only what is to move, and the mask that is there already
@@ -116,7 +110,7 @@ void MaskToBias(Reduced& r) {
       if (!visible) {
         bias.values[flat] = -kInf;
       } else if (before.bias) {
-        bias.values[flat] = BiasValue(r.bias, {row.batch, row.head, row.query, j});
+        bias.values[flat] = r.bias.Broadcast(row.batch, row.head, row.query, j);
       }
     }
   });

@@ -223,6 +223,8 @@ Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds li
   const bool gone = what == WorkerProcess::Received::kGone;
   const Death death = worker->Bury(gone ? kDyingGrace : milliseconds{0});
   worker.reset();
+  // Who hangs once is not given ten times the deadline again.
+  if (what == WorkerProcess::Received::kTimeout) settled = true;
   if (what == WorkerProcess::Received::kTimeout)
     return {FaultKind::kHang, 0, {}, 0, fmt::format("no answer within {} ms", limit.count())};
   if (what == WorkerProcess::Received::kOversized)
