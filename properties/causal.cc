@@ -75,22 +75,23 @@ Verdict JudgeChunks(const Evidence& evidence) {
 
 constexpr std::array<Property, 5> kProperties = {{
     {"causal.future_keys_do_not_matter",
-     "changing a future key or value changes no bit of earlier rows", Exactness::kBitwise, "causal",
-     NeedsCausal, ChangeTheFuture<Change::kFinite>, JudgeHiddenChange},
+     "changing a future key or value changes no bit of earlier rows", Exactness::kBitwise,
+     Rung::kHiddenMeansHidden, "causal", NeedsCausal, ChangeTheFuture<Change::kFinite>,
+     JudgeHiddenChange},
     {"causal.poison_in_future_keys_does_not_matter",
      "NaN and infinities in future keys change no bit of earlier rows", Exactness::kBitwise,
-     "causal, poison_safe k:causal", NeedsSafeFuture<PoisonTensor::kK>,
+     Rung::kHiddenMeansHidden, "causal, poison_safe k:causal", NeedsSafeFuture<PoisonTensor::kK>,
      ChangeTheFuture<Change::kPoisonKeys>, JudgeHiddenChange},
     {"causal.poison_in_future_values_does_not_matter",
      "NaN and infinities in future values change no bit of earlier rows", Exactness::kBitwise,
-     "causal, poison_safe v:causal", NeedsSafeFuture<PoisonTensor::kV>,
+     Rung::kHiddenMeansHidden, "causal, poison_safe v:causal", NeedsSafeFuture<PoisonTensor::kV>,
      ChangeTheFuture<Change::kPoisonValues>, JudgeHiddenChange},
     {"causal.flag_equals_explicit_triangle",
      "the causal flag equals the same triangle given as a mask", Exactness::kBitwise,
-     "causal and a mask", NeedsCausalAndMask, FlagAndTriangle, JudgeFlag},
+     Rung::kMaskCorrect, "causal and a mask", NeedsCausalAndMask, FlagAndTriangle, JudgeFlag},
     {"causal.chunked_equals_one_shot",
      "queries in two chunks, the diagonal carried on, equal the queries in one call",
-     Exactness::kBound, "causal", NeedsCausal, WholeAndChunks, JudgeChunks},
+     Exactness::kBound, Rung::kMaskCorrect, "causal", NeedsCausal, WholeAndChunks, JudgeChunks},
 }};
 
 }  // namespace

@@ -61,12 +61,13 @@ Verdict JudgeItem(const Evidence& evidence) {
 
 constexpr std::array<Property, 3> kProperties = {{
     {"determinism.a_rerun_gives_the_same_bits", "the same call twice gives the same bits",
-     Exactness::kBitwise, "nothing", AlwaysSupported, Twice, JudgeRerun},
+     Exactness::kBitwise, Rung::kDeterministic, "nothing", AlwaysSupported, Twice, JudgeRerun},
     {"determinism.call_order_does_not_matter", "a call gives the same bits after a different call",
-     Exactness::kBitwise, "nothing", AlwaysSupported, WithACallBetween, JudgeRerun},
+     Exactness::kBitwise, Rung::kDeterministic, "nothing", AlwaysSupported, WithACallBetween,
+     JudgeRerun},
     {"determinism.a_batch_item_alone_equals_itself_in_the_batch",
-     "each batch item gives the same result in a call of its own", Exactness::kBound, "nothing",
-     AlwaysSupported, BatchAndItem, JudgeItem},
+     "each batch item gives the same result in a call of its own", Exactness::kBound,
+     Rung::kBatchInvariant, "nothing", AlwaysSupported, BatchAndItem, JudgeItem},
 }};
 
 }  // namespace

@@ -81,17 +81,6 @@ std::string NeedsEmptyRowPromise(const Contract& c) {
   }
 }
 
-// Whether the hidden keys of a row may, by contract, spoil it: then nothing is due.
-bool MayBeSpoilt(const Evidence& evidence, const Row& row) {
-  const Problem& p = evidence.cases[0].problem;
-  if (HasBound(p.dtype)) {
-    return evidence.oracle.BoundOf(0).RowAt(p, row.batch, row.head, row.query) ==
-           RowState::kUnconstrained;
-  }
-  // Without a bound there is no overflow analysis: only a promise keeps hidden scores out.
-  return evidence.contract.poison_safe.empty();
-}
-
 Verdict JudgeEmptyOut(const Evidence& evidence) {
   const Problem& p = evidence.cases[0].problem;
   const Array& out = evidence.outcomes[0].out;
@@ -99,7 +88,7 @@ Verdict JudgeEmptyOut(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || !IsEmptyRow(p, row)) return;
     ++verdict.rows;
-    if (MayBeSpoilt(evidence, row)) {
+    if (IsUnconstrained(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
       return;
     }
@@ -134,7 +123,7 @@ Verdict JudgeEmptyLse(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || !IsEmptyRow(p, row)) return;
     ++verdict.rows;
-    if (MayBeSpoilt(evidence, row)) {
+    if (IsUnconstrained(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
       return;
     }
@@ -216,15 +205,18 @@ Verdict JudgeVisibleNan(const Evidence& evidence) {
 constexpr std::array<Property, 4> kProperties = {{
     {"empty_rows.out_is_as_promised",
      "a row without visible keys gives the contract's value, wherever it stands", Exactness::kExact,
-     "a mask, empty_row", NeedsEmptyRowPromise, WithEmptyRow, JudgeEmptyOut},
+     Rung::kMaskCorrect, "a mask, empty_row", NeedsEmptyRowPromise, WithEmptyRow, JudgeEmptyOut},
     {"empty_rows.lse_is_as_promised",
      "a row without visible keys has the contract's lse, wherever it stands", Exactness::kExact,
-     "a mask, lse, lse_empty_row", NeedsEmptyLsePromise, WithEmptyRow, JudgeEmptyLse},
+     Rung::kMaskCorrect, "a mask, lse, lse_empty_row", NeedsEmptyLsePromise, WithEmptyRow,
+     JudgeEmptyLse},
     {"empty_rows.neighbours_are_untouched", "emptying one row changes no other row",
-     Exactness::kBitwise, "a mask", NeedsMask, BeforeAndAfterEmptying, JudgeNeighbours},
+     Exactness::kBitwise, Rung::kMaskCorrect, "a mask", NeedsMask, BeforeAndAfterEmptying,
+     JudgeNeighbours},
     {"empty_rows.visible_nan_comes_through",
      "a NaN in q, in a visible key or in a visible value makes the rows that see it NaN",
-     Exactness::kExact, "visible_nan_propagates", NeedsNanPromise, WithVisibleNan, JudgeVisibleNan},
+     Exactness::kExact, Rung::kWithinBound, "visible_nan_propagates", NeedsNanPromise,
+     WithVisibleNan, JudgeVisibleNan},
 }};
 
 }  // namespace

@@ -64,10 +64,10 @@ Verdict JudgeGroup(const Evidence& evidence) {
 
 constexpr std::array<Property, 2> kProperties = {{
     {"heads.labels_come_back", "with V labelled by batch item and kv head, each head gives its own",
-     Exactness::kExact, "nothing", AlwaysSupported, LabelledHeads, JudgeLabels},
+     Exactness::kExact, Rung::kWithinBound, "nothing", AlwaysSupported, LabelledHeads, JudgeLabels},
     {"heads.a_group_alone_equals_itself_among_others",
      "one kv head and its query heads in a call of their own give the same rows", Exactness::kBound,
-     "nothing", AlwaysSupported, TogetherAndOneGroup, JudgeGroup},
+     Rung::kWithinBound, "nothing", AlwaysSupported, TogetherAndOneGroup, JudgeGroup},
 }};
 
 }  // namespace

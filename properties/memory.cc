@@ -75,12 +75,13 @@ Verdict JudgeZeroSize(const Evidence& evidence) {
 constexpr std::array<Property, 3> kProperties = {{
     {"memory.stays_inside_its_tensors",
      "inputs untouched, every output element written, nothing beside them read or written",
-     Exactness::kExact, "nothing", AlwaysSupported, AtBothEnds, JudgeNoFault},
+     Exactness::kExact, Rung::kMemorySafe, "nothing", AlwaysSupported, AtBothEnds, JudgeNoFault},
     {"memory.strides_do_not_matter",
      "strided, permuted and gapped tensors give what contiguous ones give", Exactness::kBitwise,
-     "more than one layout", NeedsStrides, ContiguousAndStrided, JudgeStrides},
+     Rung::kWithinBound, "more than one layout", NeedsStrides, ContiguousAndStrided, JudgeStrides},
     {"memory.zero_sizes_are_handled", "batch, lengths and dims of zero give what is due",
-     Exactness::kBound, "zero_sizes", NeedsZeroSizes, WithAZeroSize, JudgeZeroSize},
+     Exactness::kBound, Rung::kWithinBound, "zero_sizes", NeedsZeroSizes, WithAZeroSize,
+     JudgeZeroSize},
 }};
 
 }  // namespace

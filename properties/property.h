@@ -18,6 +18,19 @@ namespace attest {
 
 enum class Exactness { kBitwise, kBound, kExact };  // kExact: an exact answer, no bound needed
 
+// What a kernel can be relied on for, from the ground up; a property is evidence for one of them. The
+// report's head (harness/report/ladder.h) says how far up a kernel gets.
+enum class Rung {
+  kMemorySafe,         // no stray access, crash or hang
+  kWritesEveryOutput,  // every call that the contract promises gives every output element
+  kFinite,             // no NaN or infinity where a finite value is due
+  kHiddenMeansHidden,  // hidden keys and values take no part
+  kMaskCorrect,        // the right keys are visible, however they are named
+  kWithinBound,        // the values are those of the reference
+  kDeterministic,      // the same call gives the same bits
+  kBatchInvariant,     // whatever shares the batch
+};
+
 // What Derive returns when a case is outside the claim: the reason is shown, never a pass.
 struct Derived {
   std::vector<Case> cases;     // cases[0] is the original, perhaps adapted to the claim
@@ -28,6 +41,7 @@ struct Property {
   std::string_view id;     // "causal.future_keys_do_not_matter"
   std::string_view claim;  // one sentence
   Exactness exactness;
+  Rung rung;
   std::string_view needs;  // what a contract must offer, in words, for `attest list`
   // Why the contract puts the property out of reach ("no causal masking"); empty = applicable.
   std::string (*unsupported)(const Contract&);

@@ -17,8 +17,7 @@ bool IsOrdinary(const Evidence& evidence, size_t index, const Row& row) {
   if (std::isnan(evidence.oracle.ReferenceOf(index).lse.At(row.batch, row.head, row.query, 0))) {
     return false;
   }
-  return !HasBound(p.dtype) || evidence.oracle.BoundOf(index).RowAt(
-                                   p, row.batch, row.head, row.query) != RowState::kUnconstrained;
+  return !IsUnconstrained(evidence, index, row);
 }
 
 Derived OnesAsValues(const Case& c, const Contract&) {
@@ -43,10 +42,8 @@ Derived AsItIs(const Case& c, const Contract&) {
 
 Verdict JudgeHull(const Evidence& evidence) {
   const Problem& p = evidence.cases[0].problem;
-  if (!HasBound(p.dtype)) return NoBoundYet(p.dtype);
   const Array& v = evidence.oracle.InputsOf(0).v;
   const Array& out = evidence.outcomes[0].out;
-  const Bound& bound = evidence.oracle.BoundOf(0);
   Verdict verdict;
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || !IsOrdinary(evidence, 0, row)) return;
@@ -64,7 +61,8 @@ Verdict JudgeHull(const Evidence& evidence) {
       if (has_nan) continue;
       const std::array<int64_t, 4> at{row.batch, row.head, row.query, d};
       const double got = out.At(at[0], at[1], at[2], at[3]);
-      const double margin = bound.out.At(at[0], at[1], at[2], at[3]);
+      const double margin =
+          evidence.oracle.BoundOf(0).WorstOf(row).out[static_cast<size_t>(d)];
       const double nearest = std::clamp(got, low, high);  // NaN stays NaN
       if (std::isnan(got) || !WithinBound(got, nearest, margin)) {
         verdict = FailAt(p, "out", at, std::isnan(got) ? low : nearest, got, margin,
@@ -82,7 +80,7 @@ Derived WithWeights(const Case& original, const Contract&) {
   return Of({c});
 }
 
-// Where there is a bound, the sum of a row's weights may miss one by the sum of their bounds.
+// The sum of a row's weights may miss one by the sum of their bounds.
 std::optional<Verdict> JudgeWeightRow(const Evidence& evidence, const Row& row) {
   const Problem& p = evidence.cases[0].problem;
   const Array& weights = evidence.outcomes[0].weights;
@@ -96,10 +94,11 @@ std::optional<Verdict> JudgeWeightRow(const Evidence& evidence, const Row& row) 
       return FailAt(p, "weights", at, 0, w, 0, "a hidden key has weight");
     }
     sum += w;
-    if (HasBound(p.dtype)) margin += evidence.oracle.BoundOf(0).weights.At(at[0], at[1], at[2], j);
+    margin += evidence.oracle.BoundOf(0).WorstOf(row).weights[static_cast<size_t>(j)];
   }
-  // The sum is taken here in double, from weights each of which is rounded once.
-  if (!HasBound(p.dtype) || WithinBound(sum, 1, margin + 1e-12)) return std::nullopt;
+  // The sum is taken here in double.
+  const double here = static_cast<double>(p.kv_len) * 0x1p-53;
+  if (WithinBound(sum, 1, margin + here)) return std::nullopt;
   return FailAt(p, "weights", {row.batch, row.head, row.query, 0}, 1, sum, margin,
                 "the row's weights (their sum is shown) do not sum to one");
 }
@@ -116,16 +115,17 @@ Verdict JudgeWeights(const Evidence& evidence) {
 }
 
 constexpr std::array<Property, 4> kProperties = {{
-    {"row_sums.ones_give_one", "with V all ones the output is one", Exactness::kBound, "nothing",
-     AlwaysSupported, OnesAsValues, JudgeOnes},
+    {"row_sums.ones_give_one", "with V all ones the output is one", Exactness::kBound,
+     Rung::kWithinBound, "nothing", AlwaysSupported, OnesAsValues, JudgeOnes},
     {"row_sums.a_constant_value_comes_back", "with V constant the output is the constant",
-     Exactness::kBound, "nothing", AlwaysSupported, ConstantValues, JudgeConstant},
+     Exactness::kBound, Rung::kWithinBound, "nothing", AlwaysSupported, ConstantValues,
+     JudgeConstant},
     {"row_sums.output_lies_in_the_hull_of_visible_values",
      "each output lies between the least and the greatest visible value", Exactness::kBound,
-     "nothing", AlwaysSupported, AsItIs, JudgeHull},
+     Rung::kWithinBound, "nothing", AlwaysSupported, AsItIs, JudgeHull},
     {"row_sums.weights_are_a_distribution",
-     "weights are not negative, zero where hidden, and sum to one", Exactness::kBound, "weights",
-     NeedsWeights, WithWeights, JudgeWeights},
+     "weights are not negative, zero where hidden, and sum to one", Exactness::kBound,
+     Rung::kWithinBound, "weights", NeedsWeights, WithWeights, JudgeWeights},
 }};
 
 }  // namespace

@@ -59,21 +59,23 @@ Verdict JudgeWide(const Evidence& evidence) {
 
 constexpr std::array<Property, 5> kProperties = {{
     {"window.keys_outside_do_not_matter",
-     "changing keys and values outside the window changes no bit", Exactness::kBitwise, "window",
-     NeedsWindow, ChangeOutside<Change::kFinite>, JudgeHiddenChange},
+     "changing keys and values outside the window changes no bit", Exactness::kBitwise,
+     Rung::kHiddenMeansHidden, "window", NeedsWindow, ChangeOutside<Change::kFinite>,
+     JudgeHiddenChange},
     {"window.poison_in_keys_outside_does_not_matter",
      "NaN and infinities in keys outside the window change no bit", Exactness::kBitwise,
-     "window, poison_safe k:window", NeedsSafeOutside<PoisonTensor::kK>,
+     Rung::kHiddenMeansHidden, "window, poison_safe k:window", NeedsSafeOutside<PoisonTensor::kK>,
      ChangeOutside<Change::kPoisonKeys>, JudgeHiddenChange},
     {"window.poison_in_values_outside_does_not_matter",
      "NaN and infinities in values outside the window change no bit", Exactness::kBitwise,
-     "window, poison_safe v:window", NeedsSafeOutside<PoisonTensor::kV>,
+     Rung::kHiddenMeansHidden, "window, poison_safe v:window", NeedsSafeOutside<PoisonTensor::kV>,
      ChangeOutside<Change::kPoisonValues>, JudgeHiddenChange},
     {"window.equals_explicit_band", "the window equals the same band given as a mask",
-     Exactness::kBitwise, "window and a mask", NeedsWindowAndMask, WindowAndBand, JudgeBand},
+     Exactness::kBitwise, Rung::kMaskCorrect, "window and a mask", NeedsWindowAndMask,
+     WindowAndBand, JudgeBand},
     {"window.open_to_the_left_is_causal",
      "a left side beyond every key with right = 0 equals the causal flag", Exactness::kBitwise,
-     "window and causal", NeedsWindowAndCausal, WideWindowAndCausal, JudgeWide},
+     Rung::kMaskCorrect, "window and causal", NeedsWindowAndCausal, WideWindowAndCausal, JudgeWide},
 }};
 
 }  // namespace

@@ -75,6 +75,10 @@ const Words<std::pair<PoisonTensor, PoisonPlace>> kPoisonPlaces = {
     {"v:bias", {PoisonTensor::kV, PoisonPlace::kBias}}};
 const Words<DType> kDTypes = {
     {"f32", DType::kF32}, {"f64", DType::kF64}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
+const Words<ScalePlacement> kScalePlacements = {{"accumulator", ScalePlacement::kAccumulator},
+                                                {"storage", ScalePlacement::kStorage}};
+const Words<OutputRounding> kOutputRoundings = {{"nearest", OutputRounding::kNearest},
+                                                {"truncate", OutputRounding::kTruncate}};
 const Words<TensorLayout> kLayouts = {{"bhsd", TensorLayout::kBhsd}, {"bshd", TensorLayout::kBshd}};
 const Words<Strides> kStrides = {{"dense", Strides::kDense},
                                  {"last_dim_contiguous", Strides::kLastDimContiguous},
@@ -179,20 +183,82 @@ Error ReadBool(const Json& json, std::string_view key, bool& target) {
   return std::nullopt;
 }
 
-const Readers& NumericsReaders() {
-  static const Readers kReaders = {
-      {"exp_ulp",
-       [](const Json& json, Contract& c) -> Error {
-         if (!json.is_number() || !(json.get<double>() >= 0) || !(json.get<double>() <= 1e6)) {
-           return fmt::format("numerics.exp_ulp: {} is not a number in 0..1e6", json.dump());
-         }
-         c.numerics.exp_ulp = json.get<double>();
-         return std::nullopt;
-       }},
-      {"flush_to_zero", [](const Json& json, Contract& c) {
-         return ReadBool(json, "numerics.flush_to_zero", c.numerics.flush_to_zero);
+// One key of `numerics`, read into a profile.
+using ProfileReader = std::function<Error(const Json&, std::string_view, NumericsProfile&)>;
+
+template <typename T>
+ProfileReader ProfileWord(const Words<T>& words, T NumericsProfile::*field) {
+  return [&words, field](const Json& json, std::string_view key, NumericsProfile& profile) {
+    return ReadWord(json, key, words, profile.*field);
+  };
+}
+
+ProfileReader ProfileBool(bool NumericsProfile::*field) {
+  return [field](const Json& json, std::string_view key, NumericsProfile& profile) {
+    return ReadBool(json, key, profile.*field);
+  };
+}
+
+Error ReadExpUlp(const Json& json, std::string_view key, NumericsProfile& profile) {
+  if (!json.is_number() || !(json.get<double>() >= 0) || !(json.get<double>() <= 1e6)) {
+    return fmt::format("{}: {} is not a number in 0..1e6", key, json.dump());
+  }
+  profile.exp_ulp = json.get<double>();
+  return std::nullopt;
+}
+
+const std::vector<std::pair<std::string_view, ProfileReader>>& ProfileReaders() {
+  using P = NumericsProfile;
+  static const std::vector<std::pair<std::string_view, ProfileReader>> kReaders = {
+      {"accumulate", ProfileWord(kDTypes, &P::accumulate)},
+      {"scores", ProfileWord(kDTypes, &P::scores)},
+      {"probability", ProfileWord(kDTypes, &P::probability)},
+      {"scale_placement", ProfileWord(kScalePlacements, &P::scale_placement)},
+      {"output_rounding", ProfileWord(kOutputRoundings, &P::output_rounding)},
+      {"exp_ulp", ReadExpUlp},
+      {"flush_to_zero", ProfileBool(&P::flush_to_zero)},
+      {"truncating_accumulators", ProfileBool(&P::truncating_accumulators)},
+      {"lse_of_rounded_weights", ProfileBool(&P::lse_of_rounded_weights)},
+      {"summation_block", [](const Json& json, std::string_view key, P& profile) {
+         return ReadCount(json, key, 0, profile.summation_block);
        }}};
   return kReaders;
+}
+
+// A key of a profile holds for every element type; one under "f16" for that type alone.
+Readers MakeNumericsReaders(std::string_view where, const std::vector<DType>& dtypes) {
+  Readers readers;
+  for (const auto& [key, read] : ProfileReaders()) {
+    readers.emplace_back(
+        key, [path = fmt::format("{}.{}", where, key), read, dtypes](const Json& json, Contract& c) {
+          Error error;
+          for (const DType dtype : dtypes) error = read(json, path, c.numerics[dtype]);
+          return error;
+        });
+  }
+  return readers;
+}
+
+Error ReadNumerics(const Json& json, Contract& contract) {
+  std::vector<DType> all;
+  for (const auto& word : kDTypes) all.push_back(word.second);
+  Json common = json, own = Json::object();
+  // What is said of one type wins over what is said of all, whatever their order.
+  for (const auto& [name, dtype] : kDTypes) {
+    if (!json.is_object() || !json.contains(name)) continue;
+    own[std::string(name)] = json.at(std::string(name));
+    common.erase(std::string(name));
+  }
+  if (auto error = ReadKeys(common, "numerics", MakeNumericsReaders("numerics", all), contract)) {
+    return *error + " (or an element type with such keys of its own)";
+  }
+  for (const auto& [name, dtype] : kDTypes) {
+    if (!own.contains(name)) continue;
+    const std::string where = fmt::format("numerics.{}", name);
+    const Readers readers = MakeNumericsReaders(where, {dtype});
+    if (auto error = ReadKeys(own.at(std::string(name)), where, readers, contract)) return error;
+  }
+  return std::nullopt;
 }
 
 Error ReadOptions(const Json& json, Contract& contract) {
@@ -256,8 +322,7 @@ const Readers& ContractReaders() {
        [](const Json& json, Contract& c) { return ReadAlignment(json, c.min_alignment); }},
       {"limits",
        [](const Json& json, Contract& c) { return ReadKeys(json, "limits", LimitReaders(), c); }},
-      {"numerics", [](const Json& json,
-                      Contract& c) { return ReadKeys(json, "numerics", NumericsReaders(), c); }},
+      {"numerics", ReadNumerics},
       {"options", ReadOptions}};
   return kReaders;
 }
@@ -287,6 +352,12 @@ Error CheckConsistency(const Contract& c) {
 }
 
 }  // namespace
+
+std::map<DType, NumericsProfile> DefaultNumericsOfAll() {
+  std::map<DType, NumericsProfile> all;
+  for (const auto& [name, dtype] : kDTypes) all[dtype] = DefaultNumerics(dtype);
+  return all;
+}
 
 tl::expected<Contract, std::string> ParseContract(std::string_view text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);

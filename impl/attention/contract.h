@@ -15,6 +15,7 @@
 #include <tl/expected.hpp>
 
 #include "impl/attention/dtype.h"
+#include "impl/attention/numerics.h"
 
 namespace attest {
 
@@ -62,12 +63,6 @@ enum class PoisonPlace { kLength, kCausal, kWindow, kMask, kBias };
 enum class Strides { kDense, kLastDimContiguous, kAny };
 enum class TensorLayout { kBhsd, kBshd };
 
-// The arithmetic a kernel declares: input of the derived error bound (see reference/bound.h).
-struct NumericsProfile {
-  double exp_ulp = 4;         // error of exp, in ulp of the accumulation type
-  bool flush_to_zero = true;  // results below the least normal may become zero
-};
-
 // Semantics that shape the answer itself; the reference takes them.
 struct Semantics {
   EmptyRow empty_row = EmptyRow::kZero;
@@ -78,6 +73,9 @@ struct Limits {
   int64_t max_batch = 0, max_heads = 0, max_q_len = 0, max_kv_len = 0;  // 0 = no limit
   int64_t max_head_dim = 0, head_dim_multiple = 1;
 };
+
+// The default profile of every floating-point type.
+std::map<DType, NumericsProfile> DefaultNumericsOfAll();
 
 // causal_offset: where exactly one rule other than kExplicit is named, the kernel works its
 // diagonal out by that rule; where several are, or kExplicit, each causal or windowed call carries
@@ -99,9 +97,11 @@ struct Contract {
   Strides strides = Strides::kDense;
   int64_t min_alignment = 16;  // bytes, a power of two
   Limits limits;
-  NumericsProfile numerics;
+  std::map<DType, NumericsProfile> numerics = DefaultNumericsOfAll();  // one for each float type
   std::map<std::string, std::vector<std::string>> options;  // create options and their values
 
+  // The arithmetic declared for tensors of `dtype`: its default where the contract says nothing.
+  const NumericsProfile& NumericsOf(DType dtype) const { return numerics.at(dtype); }
   bool Has(Feature feature) const { return features.count(feature) != 0; }
   bool Promises(Invariance what) const { return bits_invariant.count(what) != 0; }
   bool IsPoisonSafe(PoisonTensor tensor, PoisonPlace place) const {

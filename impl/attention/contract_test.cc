@@ -29,9 +29,36 @@ TEST(ContractTest, DifferencesReplaceTheNamedContractsValues) {
   EXPECT_EQ(contract->semantics.empty_row, EmptyRow::kNan);
   EXPECT_EQ(contract->min_alignment, 64);
   EXPECT_EQ(contract->limits.max_kv_len, 128);
-  EXPECT_EQ(contract->numerics.exp_ulp, 2);
+  EXPECT_EQ(contract->NumericsOf(DType::kF16).exp_ulp, 2);
   EXPECT_TRUE(contract->IsPoisonSafe(PoisonTensor::kV, PoisonPlace::kMask));
   EXPECT_EQ(contract->options.at("tile").size(), 2u);
+}
+
+TEST(ContractTest, NumericsHoldForEveryTypeOrForOne) {
+  const auto contract = ParseContract(R"({"dtypes": ["f32", "f16", "bf16"], "numerics": {
+      "f16": {"accumulate": "f16", "scale_placement": "storage"}, "exp_ulp": 8,
+      "flush_to_zero": false, "summation_block": 64}})");
+  ASSERT_TRUE(contract) << contract.error();
+  const NumericsProfile& half = contract->NumericsOf(DType::kF16);
+  EXPECT_EQ(half.accumulate, DType::kF16);
+  EXPECT_EQ(half.probability, DType::kF16);
+  EXPECT_EQ(half.scale_placement, ScalePlacement::kStorage);
+  EXPECT_EQ(half.exp_ulp, 8);
+  const NumericsProfile& single = contract->NumericsOf(DType::kF32);
+  EXPECT_EQ(single.accumulate, DType::kF32);
+  EXPECT_EQ(single.exp_ulp, 8);
+  EXPECT_FALSE(single.flush_to_zero);
+  EXPECT_EQ(single.summation_block, 64);
+}
+
+TEST(ContractTest, TheDefaultNumericsArePublishedPerType) {
+  EXPECT_EQ(DefaultNumerics(DType::kF64).accumulate, DType::kF64);
+  EXPECT_EQ(DefaultNumerics(DType::kBF16).accumulate, DType::kF32);
+  EXPECT_EQ(DefaultNumerics(DType::kBF16).probability, DType::kBF16);
+  NumericsProfile truncating;
+  truncating.truncating_accumulators = true;
+  EXPECT_EQ(AccumulationRoundoff(NumericsProfile{}), 0x1p-24);
+  EXPECT_EQ(AccumulationRoundoff(truncating), 1.25 * 0x1p-23);
 }
 
 TEST(ContractTest, AMissingFieldIsNoPromise) {
@@ -65,6 +92,10 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
       {R"({"dtypes": ["f32"], "limits": {"max_batch": 0}})", "max_batch"},
       {R"({"dtypes": ["f32"], "limits": {"max": 1}})", "max"},
       {R"({"dtypes": ["f32"], "numerics": {"exp_ulp": -1}})", "exp_ulp"},
+      {R"({"dtypes": ["f32"], "numerics": {"f16": {"exp_ulp": -1}}})", "numerics.f16.exp_ulp"},
+      {R"({"dtypes": ["f32"], "numerics": {"accumulate": "i64"}})", "numerics.accumulate"},
+      {R"({"dtypes": ["f32"], "numerics": {"summation_block": -1}})", "summation_block"},
+      {R"({"dtypes": ["f32"], "numerics": {"f8": {}}})", "f8"},
       {R"({"dtypes": ["f32"], "options": {"tile": "16"}})", "options.tile"},
       {R"({"dtypes": ["f32"], "features": ["causal"]})", "causal_offset"},
   };

@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace attest {
+namespace {
+
+// Whether the two masks let the row see the key; the rest is VisibleRange's.
+bool MasksAttend(const Problem& p, const Row& row, int64_t key) {
+  return (!p.mask || p.mask->At(row.batch, row.head, row.query, key)) &&
+         (!p.bias || p.bias->At(row.batch, row.head, row.query, key));
+}
+
+}  // namespace
 
 unsigned WhyHidden(const Problem& p, const Row& row, int64_t key) {
   const int64_t diagonal = row.query + p.DiagonalOffset(row.batch);
@@ -37,19 +46,32 @@ KeyRange VisibleRange(const Problem& p, const Row& row) {
   return range;
 }
 
-std::vector<int64_t> VisibleKeys(const Problem& problem, const Row& row) {
+void ListVisibleKeys(const Problem& problem, const Row& row, std::vector<int64_t>& keys) {
   const KeyRange range = VisibleRange(problem, row);
-  std::vector<int64_t> keys;
+  keys.clear();
   for (int64_t j = range.first; j < range.last; ++j) {
-    if (Visible(problem, row, j)) keys.push_back(j);
+    if (MasksAttend(problem, row, j)) keys.push_back(j);
   }
+}
+
+std::vector<int64_t> VisibleKeys(const Problem& problem, const Row& row) {
+  std::vector<int64_t> keys;
+  ListVisibleKeys(problem, row, keys);
   return keys;
+}
+
+double CountVisibleKeys(const Problem& problem, const Row& row) {
+  const KeyRange range = VisibleRange(problem, row);
+  if (!problem.mask && !problem.bias) return static_cast<double>(range.last - range.first);
+  double count = 0;
+  for (int64_t j = range.first; j < range.last; ++j) count += MasksAttend(problem, row, j) ? 1 : 0;
+  return count;
 }
 
 bool IsEmptyRow(const Problem& problem, const Row& row) {
   const KeyRange range = VisibleRange(problem, row);
   for (int64_t j = range.first; j < range.last; ++j) {
-    if (Visible(problem, row, j)) return false;
+    if (MasksAttend(problem, row, j)) return false;
   }
   return true;
 }

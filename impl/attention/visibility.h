@@ -43,8 +43,12 @@ struct KeyRange {
 };
 KeyRange VisibleRange(const Problem& problem, const Row& row);
 
-// The visible keys of a row in ascending order.
+// The visible keys of a row in ascending order; the second form reuses the storage of `keys`.
 std::vector<int64_t> VisibleKeys(const Problem& problem, const Row& row);
+void ListVisibleKeys(const Problem& problem, const Row& row, std::vector<int64_t>& keys);
+
+// How many keys the row sees, as a real number for formulas.
+double CountVisibleKeys(const Problem& problem, const Row& row);
 
 // True when the row sees no key at all.
 bool IsEmptyRow(const Problem& problem, const Row& row);

@@ -26,6 +26,26 @@ enum class Mutation {
   kFiniteRunningMax,
   kBiasDroppedUnderCausal,
   kPaddingIgnoredAfterBatch0,
+  kTileSkipped,
+  kLastTileDropped,
+  kSumNotRescaled,
+  kLateRescaleMissing,
+  kFirstKeyTwice,
+  kWindowLeftOneMore,
+  kWindowLeftOneFewer,
+  kWindowRightOneMore,
+  kDiagonalSlid,
+  kMaskOfBatch0,
+  kMaskOfHead0,
+  kScaleTwice,
+  kScaleLeftOut,
+  kLseBase2,
+  kRowUnwritten,
+  kSumsInBf16,
+  kBiasRounded,
+  kValuesShifted,
+  kNotNormalised,
+  kSplitMergedInBase2,
   kZeros,
   kNan,
   kEchoV,
@@ -39,6 +59,9 @@ struct Mutant {
   std::string_view report;  // where the bug was met in the wild; empty where it was not
   std::string_view does;    // one clause: what it does instead
   std::string_view breaks;  // the promise of contract attest-1 that is broken
+  // The cause classes (see judge/explain) that name the fault rightly, separated by |; empty for null
+  // kernels.
+  std::string_view cause;
 };
 
 // Every mutant, faults first. kNone is not among them.

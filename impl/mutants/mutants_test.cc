@@ -84,9 +84,10 @@ TEST(MutantsTest, IdsAreUniqueAndFound) {
     EXPECT_TRUE(ids.insert(mutant.id).second) << mutant.id;
     EXPECT_EQ(FindMutant(mutant.id), &mutant);
     faults += mutant.kind == MutantKind::kFault ? 1 : 0;
+    EXPECT_EQ(mutant.cause.empty(), mutant.kind == MutantKind::kNull) << mutant.id;
   }
-  EXPECT_EQ(faults, 10);
-  EXPECT_EQ(ids.size(), 14u);
+  EXPECT_EQ(faults, 30);
+  EXPECT_EQ(ids.size(), 34u);
   EXPECT_EQ(FindMutant(""), nullptr);
 }
 
@@ -203,6 +204,105 @@ TEST(MutantsTest, PaddingIgnoredAfterBatch0) {
   EXPECT_EQ(s.Out("padding-ignored-after-batch-0", 0), 1);
   EXPECT_EQ(s.Out("", 1), 3);
   EXPECT_EQ(s.Out("padding-ignored-after-batch-0", 1), 3.5);
+}
+
+// Keys 0 .. kv_len - 1 all alike, values 1, 2, ...: out is their mean.
+TEST(MutantsTest, TilesAndKeysGoMissing) {
+  Small s(1, 1, 9);
+  EXPECT_EQ(s.Out(""), 5);
+  EXPECT_FLOAT_EQ(s.Out("tile-skipped"), (1 + 2 + 3 + 4 + 9) / 5.0);
+  EXPECT_EQ(s.Out("last-tile-dropped"), 4.5);
+  EXPECT_FLOAT_EQ(s.Out("first-key-twice"), 4.6);
+  Small two_tiles(1, 1, 8);
+  EXPECT_EQ(two_tiles.Out("tile-skipped"), two_tiles.Out(""));
+  EXPECT_EQ(two_tiles.Out("last-tile-dropped"), two_tiles.Out(""));
+}
+
+TEST(MutantsTest, RescalesGoMissingInPart) {
+  Small s(1, 1, 5);
+  EXPECT_EQ(s.Out("sum-not-rescaled"), s.Out(""));
+  s.inputs.k.values = {0, 0, 0, 0, 100};
+  EXPECT_EQ(s.Out("sum-not-rescaled"), 1);  // 5 / (4 + 1)
+  EXPECT_EQ(s.Out("late-rescale-missing"), 5);
+  Small three(1, 1, 9);
+  three.inputs.k.values = {0, 0, 0, 0, 0, 0, 0, 0, 100};
+  EXPECT_EQ(three.Out("late-rescale-missing"), 5);  // the mean of 1 .. 9
+}
+
+TEST(MutantsTest, WindowsAndDiagonalsAreOffByOne) {
+  Small s(1, 1, 5);
+  s.problem.diagonal_offset = {2};
+  s.problem.window = {1, 0};
+  EXPECT_EQ(s.Out(""), 2.5);
+  EXPECT_EQ(s.Out("window-left-one-more"), 2);
+  EXPECT_EQ(s.Out("window-left-one-fewer"), 3);
+  EXPECT_EQ(s.Out("window-right-one-more"), 3);
+  s.problem.window = {};
+  s.problem.causal = true;
+  EXPECT_EQ(s.Out("diagonal-slid"), 2.5);
+}
+
+TEST(MutantsTest, MasksOfTheFirstServeAll) {
+  Small s(2, 1, 2);
+  s.problem.mask = BitPlane{{2, 1, 1, 2}, 4, {1, 0, 0, 1}};
+  EXPECT_EQ(s.Out("", 1), 4);
+  EXPECT_EQ(s.Out("mask-of-batch-0", 1), 3);
+  EXPECT_EQ(s.Out("mask-of-head-0", 1), 4);
+  Small heads(1, 1, 2);
+  heads.problem.q_heads = 2;
+  heads.inputs.q = Array(heads.problem.QShape(), 1);
+  heads.problem.mask = BitPlane{{1, 2, 1, 2}, 4, {1, 0, 0, 1}};
+  EXPECT_EQ(heads.Out("", 0, 1), 2);
+  EXPECT_EQ(heads.Out("mask-of-head-0", 0, 1), 1);
+}
+
+TEST(MutantsTest, ScalesAndLogarithmsAreOff) {
+  Small s(1, 1, 2);
+  s.problem.head_dim = 3;
+  s.problem.want_lse = true;
+  s.inputs.q = Array(s.problem.QShape(), 1);
+  s.inputs.k = Array(s.problem.KShape());
+  s.inputs.k.values = {0, 0, 0, 3, 0, 0};
+  const auto lse = [&](std::string_view id) {
+    return Make(id).Run(s.problem, s.inputs).lse.values[0];
+  };
+  s.problem.scale = 0.5;
+  EXPECT_NEAR(lse(""), std::log(1 + std::exp(1.5)), 1e-6);
+  EXPECT_NEAR(lse("scale-twice"), std::log(1 + std::exp(0.75)), 1e-6);
+  EXPECT_NEAR(lse("scale-left-out"), std::log(1 + std::exp(3)), 1e-6);
+  EXPECT_NEAR(lse("lse-base-2"), std::log2(1 + std::exp(1.5)), 1e-6);
+  EXPECT_NEAR(lse("split-merged-in-base-2"), 1.5 + std::log(1 + std::exp2(-1.5)), 1e-6);
+}
+
+TEST(MutantsTest, PrecisionIsLost) {
+  Small s(1, 1, 2);
+  s.inputs.v.values = {1, 1 + 0x1p-10};
+  EXPECT_EQ(s.Out(""), 1 + 0x1p-11);
+  EXPECT_EQ(s.Out("sums-in-bf16"), 1);
+  s.inputs.v.values = {1, 2};
+  s.problem.bias = BitPlane{{1, 1, 1, 2}, 2, {1, 1}};
+  s.inputs.bias = Array({1, 1, 1, 2});
+  s.inputs.bias.values = {1 + 0x1p-10, 1};
+  EXPECT_LT(s.Out(""), 1.5);
+  EXPECT_EQ(s.Out("bias-rounded"), 1.5);
+}
+
+TEST(MutantsTest, ValuesAreShiftedInAPartialTile) {
+  Small s(1, 1, 5);
+  EXPECT_FLOAT_EQ(s.Out("values-shifted"), (1 + 2 + 3 + 4 + 4) / 5.0);
+  EXPECT_EQ(Small(1, 1, 4).Out("values-shifted"), 2.5);
+}
+
+TEST(MutantsTest, OneTileIsNotNormalised) {
+  EXPECT_EQ(Small(1, 1, 4).Out("not-normalised"), 10);
+  EXPECT_EQ(Small(1, 1, 5).Out("not-normalised"), 3);
+}
+
+TEST(MutantsTest, TheLastRowIsUnwritten) {
+  const Small s(1, 5, 1);
+  EXPECT_EQ(s.Out("row-unwritten", 0, 0, 3), 1);
+  EXPECT_NE(s.Out("row-unwritten", 0, 0, 4), 1);
+  EXPECT_EQ(Small(1, 4, 1).Out("row-unwritten", 0, 0, 3), 1);
 }
 
 TEST(MutantsTest, NullKernelsDoWhatTheySay) {

@@ -41,7 +41,15 @@ bool MaskAttends(const CallView& call, Mutation mutation, int64_t b, int64_t h, 
     return call.mask->At<const uint8_t>(b, h, std::min(j, call.q_len - 1),
                                         std::min(i, call.kv_len - 1)) != 0;
   }
+  if (mutation == Mutation::kMaskOfBatch0) b = 0;
+  if (mutation == Mutation::kMaskOfHead0) h = 0;
   return call.mask->At<const uint8_t>(b, h, i, j) != 0;
+}
+
+double ScaleOf(const CallView& call, Mutation mutation) {
+  if (mutation == Mutation::kScaleTwice) return call.scale * call.scale;
+  const bool is_power_of_two = (call.head_dim & (call.head_dim - 1)) == 0;
+  return mutation == Mutation::kScaleLeftOut && !is_power_of_two ? 1 : call.scale;
 }
 
 // One call with element type T; sums are kept in A.
@@ -53,13 +61,17 @@ class PlainRun {
   PlainRun(const CallView& call, Mutation mutation)
       : call_(call),
         mutation_(mutation),
-        scale_(static_cast<A>(call.scale)),
+        scale_(static_cast<A>(ScaleOf(call, mutation))),
         sums_(static_cast<size_t>(call.value_dim)) {}
 
   void Run() {
     for (int64_t b = 0; b < call_.batch; ++b) {
       for (int64_t h = 0; h < call_.q_heads; ++h) {
-        for (int64_t i = 0; i < call_.q_len; ++i) RunRow(b, h, i);
+        for (int64_t i = 0; i < call_.q_len; ++i) {
+          if (Is(Mutation::kRowUnwritten) && i % kTile != kTile - 1 && i == call_.q_len - 1)
+            continue;
+          RunRow(b, h, i);
+        }
       }
     }
   }
@@ -75,22 +87,55 @@ class PlainRun {
 
   void RunRow(int64_t b, int64_t h, int64_t i) {
     kv_head_ = Is(Mutation::kKvHeadModulo) ? h % call_.kv_heads : call_.KvHead(h);
-    max_ = Is(Mutation::kFiniteRunningMax) ? A(-5e4) : -std::numeric_limits<A>::infinity();
-    weight_ = 0;
     seen_ = false;
-    std::fill(sums_.begin(), sums_.end(), A{0});
-    for (int64_t first = 0; first < call_.kv_len; first += kTile) {
-      CollectLanes(b, h, i, first);
-      AbsorbLanes(b);
+    if (Is(Mutation::kSplitMergedInBase2)) {
+      RunHalves(b, h, i);
+    } else {
+      RunKeys(b, h, i, 0, call_.kv_len);
     }
     if (Is(Mutation::kFiniteRunningMax)) seen_ = weight_ != 0;
     if (Is(Mutation::kEmptyRowWithoutGuard)) seen_ = true;
     WriteOut(b, h, i);
     if (call_.lse) {
-      call_.lse->At<A>(b, h, i, 0) =
-          seen_ ? max_ + std::log(weight_) : -std::numeric_limits<A>::infinity();
+      const A lse = max_ + std::log(weight_);
+      call_.lse->At<A>(b, h, i, 0) = !seen_                    ? -std::numeric_limits<A>::infinity()
+                                     : Is(Mutation::kLseBase2) ? lse / std::log(A{2})
+                                                               : lse;
     }
     if (call_.weights) WriteWeights(b, h, i);
+  }
+
+  // Brings the row's sums over the keys [first, last).
+  void RunKeys(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last) {
+    max_ = Is(Mutation::kFiniteRunningMax) ? A(-5e4) : -std::numeric_limits<A>::infinity();
+    weight_ = 0;
+    std::fill(sums_.begin(), sums_.end(), A{0});
+    for (int64_t tile = first; tile < last; tile += kTile) {
+      if (Is(Mutation::kTileSkipped) && tile == kTile && tile + kTile < last) continue;
+      if (Is(Mutation::kLastTileDropped) && tile + kTile > last) continue;
+      CollectLanes(b, h, i, tile, std::min(tile + kTile, last));
+      AbsorbLanes(b, tile);
+    }
+  }
+
+  // Two halves, each normalised, merged with weights 2^lse where e^lse is right.
+  void RunHalves(int64_t b, int64_t h, int64_t i) {
+    const int64_t half = (call_.kv_len + 1) / 2;
+    RunKeys(b, h, i, 0, half);
+    const A first_lse = max_ + std::log(weight_);
+    std::vector<A> first = sums_;
+    for (A& sum : first) sum = weight_ > 0 ? sum / weight_ : A{0};
+    RunKeys(b, h, i, half, call_.kv_len);
+    const A second_lse = max_ + std::log(weight_);
+    const A second_sum = weight_;
+    max_ = std::max(first_lse, second_lse);
+    const A first_weight = first_lse < max_ ? std::exp2(first_lse - max_) : A(seen_ ? 1 : 0);
+    const A second_weight = second_lse < max_ ? std::exp2(second_lse - max_) : A(seen_ ? 1 : 0);
+    weight_ = first_weight + second_weight;
+    for (size_t c = 0; c < sums_.size(); ++c) {
+      const A second = second_sum > 0 ? sums_[c] / second_sum : A{0};
+      sums_[c] = first_weight * first[c] + second_weight * second;
+    }
   }
 
   A ScoreOf(int64_t b, int64_t h, int64_t i, int64_t j) const {
@@ -99,16 +144,20 @@ class PlainRun {
       dot += static_cast<A>(call_.q.At<const T>(b, h, i, c)) *
              static_cast<A>(call_.k.At<const T>(b, kv_head_, j, c));
     }
-    A score = scale_ * dot;
-    if (UsesBias(call_, mutation_)) score += static_cast<A>(BiasAt(call_, b, h, i, j));
-    return score;
+    const A score = scale_ * dot;
+    if (!UsesBias(call_, mutation_)) return score;
+    double bias = BiasAt(call_, b, h, i, j);
+    if (Is(Mutation::kBiasRounded) && call_.dtype == DType::kF32) {
+      bias = RoundTo(DType::kBF16, bias);
+    }
+    return score + static_cast<A>(bias);
   }
 
-  void CollectLanes(int64_t b, int64_t h, int64_t i, int64_t first) {
+  void CollectLanes(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last) {
     lane_count_ = 0;
     const auto add = [&](const Lane& lane) { lanes_[static_cast<size_t>(lane_count_++)] = lane; };
     for (int64_t j = first; j < first + kTile; ++j) {
-      if (j >= call_.kv_len) {
+      if (j >= last) {
         if (Is(Mutation::kLastTileFull)) add(Lane{});
         continue;
       }
@@ -116,38 +165,52 @@ class PlainRun {
       seen_ = seen_ || visible;
       if (visible) {
         add({ScoreOf(b, h, i, j), j});
+        if (Is(Mutation::kFirstKeyTwice) && j == 0) add(lanes_[0]);
       } else if (Is(Mutation::kPoisonThroughZero)) {
         add({ScoreOf(b, h, i, j) - std::numeric_limits<A>::infinity(), j});
       }
     }
   }
 
-  void AbsorbLanes(int64_t b) {
+  void AbsorbLanes(int64_t b, int64_t tile) {
     A max = max_;
     for (int64_t n = 0; n < lane_count_; ++n)
       max = std::max(max, lanes_[static_cast<size_t>(n)].score);
-    const A shrink = Is(Mutation::kMissingRescale) ? A{1} : Shrink(max);
+    const bool keeps_sums =
+        Is(Mutation::kMissingRescale) || (Is(Mutation::kLateRescaleMissing) && tile >= 2 * kTile);
+    const A shrink = keeps_sums ? A{1} : Shrink(max);
     for (A& sum : sums_) sum *= shrink;
-    weight_ *= shrink;
+    weight_ *= Is(Mutation::kSumNotRescaled) ? A{1} : shrink;
     for (int64_t n = 0; n < lane_count_; ++n) {
       const Lane& lane = lanes_[static_cast<size_t>(n)];
       const A weight = WeightOf(lane.score, max);
       weight_ += weight;
-      if (lane.key < 0) continue;
-      for (int64_t c = 0; c < call_.value_dim; ++c) {
-        sums_[static_cast<size_t>(c)] +=
-            weight * static_cast<A>(call_.v.At<const T>(b, kv_head_, lane.key, c));
-      }
+      if (lane.key >= 0) AddValue(b, weight, ValueKey(lane.key));
     }
     max_ = max;
+  }
+
+  void AddValue(int64_t b, A weight, int64_t key) {
+    for (int64_t c = 0; c < call_.value_dim; ++c) {
+      A& sum = sums_[static_cast<size_t>(c)];
+      sum += weight * static_cast<A>(call_.v.At<const T>(b, kv_head_, key, c));
+      if (Is(Mutation::kSumsInBf16)) sum = static_cast<A>(RoundTo(DType::kBF16, double(sum)));
+    }
+  }
+
+  // The key whose value goes with key `j`.
+  int64_t ValueKey(int64_t j) const {
+    const bool in_partial_tile = j >= call_.kv_len / kTile * kTile;
+    return Is(Mutation::kValuesShifted) && in_partial_tile && j > 0 ? j - 1 : j;
   }
 
   // What the sums so far are worth under the new maximum; exactly 1 where it has not moved.
   A Shrink(A max) const { return max == max_ ? A{1} : WeightOf(max_, max); }
 
   void WriteOut(int64_t b, int64_t h, int64_t i) const {
+    const A divisor = Is(Mutation::kNotNormalised) && call_.kv_len <= kTile ? A{1} : weight_;
     for (int64_t c = 0; c < call_.value_dim; ++c) {
-      const A value = seen_ ? sums_[static_cast<size_t>(c)] / weight_ : A{0};
+      const A value = seen_ ? sums_[static_cast<size_t>(c)] / divisor : A{0};
       call_.out.At<T>(b, h, i, c) = static_cast<T>(value);
     }
   }
@@ -168,11 +231,11 @@ class PlainRun {
 
   // The row at hand.
   int64_t kv_head_ = 0;
-  A max_ = 0;            // largest score so far
-  A weight_ = 0;         // sum of weights
-  std::vector<A> sums_;  // sum of weight * v
-  bool seen_ = false;    // has seen a visible key
-  std::array<Lane, kTile> lanes_;
+  A max_ = 0;                          // largest score so far
+  A weight_ = 0;                       // sum of weights
+  std::vector<A> sums_;                // sum of weight * v
+  bool seen_ = false;                  // has seen a visible key
+  std::array<Lane, kTile + 1> lanes_;  // one may be counted twice
   int64_t lane_count_ = 0;
 };
 
@@ -184,9 +247,14 @@ bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h,
   if (!ignores_length && j >= call.KeyLength(b)) return false;
   const int64_t offset = mutation == Mutation::kDiagonalTopLeft ? 0 : call.DiagonalOffset(b);
   const int64_t beyond = j - (i + offset);  // how far the key lies after the diagonal
-  if (call.causal && beyond > 0) return false;
-  if (call.window_left && -beyond > *call.window_left) return false;
-  if (call.window_right && beyond > *call.window_right) return false;
+  const int64_t late = mutation == Mutation::kDiagonalSlid ? 1 : 0;
+  if (call.causal && beyond > late) return false;
+  const int64_t more_left = mutation == Mutation::kWindowLeftOneMore    ? 1
+                            : mutation == Mutation::kWindowLeftOneFewer ? -1
+                                                                        : 0;
+  if (call.window_left && -beyond > *call.window_left + more_left) return false;
+  const int64_t more_right = mutation == Mutation::kWindowRightOneMore ? 1 : 0;
+  if (call.window_right && beyond > *call.window_right + more_right) return false;
   if (call.mask && !MaskAttends(call, mutation, b, h, i, j)) return false;
   if (!UsesBias(call, mutation)) return true;
   return BiasAt(call, b, h, i, j) != -std::numeric_limits<double>::infinity();

@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <Eigen/Core>
 
 #include "impl/attention/visibility.h"
+#include "impl/reference/reference_internal.h"
 
 namespace attest {
 namespace {
@@ -15,7 +17,6 @@ using ConstPlane = Eigen::Map<const Matrix>;
 using Plane = Eigen::Map<Matrix>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The [len, dim] matrix of one batch item and head.
 ConstPlane PlaneOf(const Array& array, int64_t b, int64_t h) {
@@ -28,16 +29,17 @@ Plane PlaneOf(Array& array, int64_t b, int64_t h) {
 }
 
 // Turns raw q.k products of one row into scores: scaled, biased, hidden ones -inf.
-void ScoreRow(const Problem& p, const Inputs& inputs, const Row& row, double scale, Plane& scores) {
-  for (int64_t j = 0; j < p.kv_len; ++j) {
-    double& score = scores(row.query, j);
-    if (!Visible(p, row, j)) {
-      score = -kInf;
-      continue;
-    }
-    score *= scale;
-    if (p.bias) score += inputs.bias.Broadcast(row.batch, row.head, row.query, j);
+void ScoreRow(const Problem& p, const Inputs& inputs, const Row& row, double scale,
+              const std::vector<int64_t>& keys, Plane& scores) {
+  auto line = scores.row(row.query);
+  int64_t next = 0;  // the first key not dealt with yet
+  for (const int64_t j : keys) {
+    for (; next < j; ++next) line(next) = -kInf;
+    line(j) *= scale;
+    if (p.bias) line(j) += inputs.bias.Broadcast(row.batch, row.head, row.query, j);
+    ++next;
   }
+  for (; next < p.kv_len; ++next) line(next) = -kInf;
 }
 
 struct RowSum {
@@ -45,50 +47,34 @@ struct RowSum {
   double sum = 0;      // of exp(score - max) over the visible keys
 };
 
-// Fills the row's weights from its scores. A NaN score makes every weight NaN.
-RowSum WeighRow(const Problem& p, const Row& row, const Plane& scores, Plane& weights) {
+// Fills the row's weights, which are 0, from its scores. A NaN score makes every weight NaN.
+RowSum WeighRow(const Row& row, const std::vector<int64_t>& keys, const Plane& scores,
+                Plane& weights) {
   RowSum total;
-  for (int64_t j = 0; j < p.kv_len; ++j) {
+  for (const int64_t j : keys) {
     const double score = scores(row.query, j);
     if (!(score <= total.max)) total.max = std::isnan(total.max) ? total.max : score;
   }
-  for (int64_t j = 0; j < p.kv_len; ++j) {
-    double& weight = weights(row.query, j);
-    weight = Visible(p, row, j) ? std::exp(scores(row.query, j) - total.max) : 0.0;
-    total.sum += weight;
+  for (const int64_t j : keys) {
+    weights(row.query, j) = std::exp(scores(row.query, j) - total.max);
+    total.sum += weights(row.query, j);
   }
-  for (int64_t j = 0; j < p.kv_len; ++j) {
-    if (Visible(p, row, j)) weights(row.query, j) /= total.sum;
-  }
+  for (const int64_t j : keys) weights(row.query, j) /= total.sum;
   return total;
 }
 
-double LseOfEmptyRow(LseEmptyRow what) {
-  switch (what) {
-    case LseEmptyRow::kPlusInf:
-      return kInf;
-    case LseEmptyRow::kNan:
-      return kNaN;
-    default:
-      return -kInf;
-  }
-}
-
-// What an empty row's output is by contract. kUnmasked is the softmax over all keys as if nothing
-// were hidden; kMeanValue their plain mean.
+// Sets an empty row's output to what it is by contract.
 void FillEmptyRow(const Problem& p, const Row& row, EmptyRow what, const ConstPlane& q,
                   const ConstPlane& k, const ConstPlane& v, Plane& out) {
   auto target = out.row(row.query);
-  if (what == EmptyRow::kNan) {
-    target.setConstant(kNaN);
-  } else if (what == EmptyRow::kMeanValue && p.kv_len > 0) {
+  if (const auto constant = ConstantOfEmptyRow(what, p)) {
+    target.setConstant(*constant);
+  } else if (what == EmptyRow::kMeanValue) {
     target = v.colwise().sum() / static_cast<double>(p.kv_len);
-  } else if (what == EmptyRow::kUnmasked && p.kv_len > 0) {
+  } else {
     Eigen::VectorXd weights = p.EffectiveScale() * (k * q.row(row.query).transpose());
     weights = (weights.array() - weights.maxCoeff()).exp();
     target = (weights.transpose() * v) / weights.sum();
-  } else {
-    target.setZero();
   }
 }
 
@@ -122,18 +108,17 @@ class HeadComputation {
 
  private:
   void RunRow(const Row& row, double scale) {
-    ScoreRow(p_, inputs_, row, scale, scores_);
-    if (IsEmptyRow(p_, row)) {
+    ListVisibleKeys(p_, row, keys_);
+    ScoreRow(p_, inputs_, row, scale, keys_, scores_);
+    if (keys_.empty()) {
       lse_(row.query, 0) = LseOfEmptyRow(semantics_.lse_empty_row);
       FillEmptyRow(p_, row, semantics_.empty_row, q_, k_, v_, out_);
       return;
     }
-    const RowSum total = WeighRow(p_, row, scores_, weights_);
+    const RowSum total = WeighRow(row, keys_, scores_, weights_);
     lse_(row.query, 0) = total.max + std::log(total.sum);
     // Key by key and not as a matrix product: what is hidden is not even multiplied by zero.
-    for (int64_t j = 0; j < p_.kv_len; ++j) {
-      if (Visible(p_, row, j)) out_.row(row.query) += weights_(row.query, j) * v_.row(j);
-    }
+    for (const int64_t j : keys_) out_.row(row.query) += weights_(row.query, j) * v_.row(j);
   }
 
   const Problem& p_;
@@ -142,6 +127,7 @@ class HeadComputation {
   const int64_t b_, h_;
   const ConstPlane q_, k_, v_;
   Plane scores_, weights_, out_, lse_;
+  std::vector<int64_t> keys_;  // visible to the row at hand
 };
 
 }  // namespace

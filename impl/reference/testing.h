@@ -1,4 +1,5 @@
-// Random problems for this folder's tests, made without the harness (impl never uses properties).
+// Random problems and 113-bit arithmetic for this folder's tests, made without the harness (impl
+// never uses properties).
 #ifndef ATTEST_REFERENCE_TESTING_H_
 #define ATTEST_REFERENCE_TESTING_H_
 
@@ -7,8 +8,27 @@
 #include <random>
 
 #include "impl/attention/problem.h"
+#include "impl/reference/bound.h"
 
 namespace attest {
+
+// 113 significant bits, in software: on arm64 Linux long double is such a number.
+#ifdef __SIZEOF_FLOAT128__
+using Quad = __float128;
+#else
+using Quad = long double;
+static_assert(std::numeric_limits<Quad>::digits == 113);
+#endif
+
+// e^x for |x| < 700 with a relative error below 2^-90: the Taylor series of x / 2^16, squared 16
+// times.
+inline Quad QuadExp(Quad x) {
+  const Quad reduced = x / 65536;
+  Quad power = 1, term = 1;
+  for (int n = 1; n < 40; ++n) power += (term *= reduced / n);
+  for (int n = 0; n < 16; ++n) power *= power;
+  return power;
+}
 
 class RandomProblems {
  public:
@@ -70,6 +90,27 @@ class RandomProblems {
 
   std::mt19937_64 engine_;
 };
+
+// A tier of the bound as arrays of the outputs' shapes.
+struct BoundArrays {
+  Array out, lse, weights;
+};
+inline BoundArrays ArraysOf(const Problem& p, ErrorBound& bound,
+                            const RowNumbers& (ErrorBound::*tier)(const Row&)) {
+  BoundArrays arrays{Array(p.OutShape()), Array(p.LseShape()), Array(p.WeightsShape())};
+  ForEachRow(p, [&](const Row& row) {
+    const RowNumbers& numbers = (bound.*tier)(row);
+    const auto place = [&](Array& array, const std::vector<double>& values) {
+      for (size_t n = 0; n < values.size(); ++n) {
+        array.At(row.batch, row.head, row.query, static_cast<int64_t>(n)) = values[n];
+      }
+    };
+    place(arrays.out, numbers.out);
+    place(arrays.lse, {numbers.lse});
+    place(arrays.weights, numbers.weights);
+  });
+  return arrays;
+}
 
 }  // namespace attest
 

@@ -183,7 +183,18 @@ typedef struct attest_kernel_table {
  * min_alignment           bytes, a power of two (default 16)
  * limits                  {max_batch, max_heads, max_q_len, max_kv_len, max_head_dim,
  *                         head_dim_multiple}
- * numerics                {"exp_ulp": 4, "flush_to_zero": true}
+ * numerics                the arithmetic, which the error bound forgives and no more. Keys hold for every
+ *                         element type, those under "f16": {...} for that type alone.
+ *     accumulate          f32 | f64 | f16 | bf16: of products, softmax and sums (default f32; f64 for f64)
+ *     scores              type a score is stored in before the softmax (default as accumulate)
+ *     probability         type a weight is rounded to before it multiplies V (default: the element type)
+ *     scale_placement     accumulator | storage (scale * q is rounded to the element type)
+ *     output_rounding     nearest | truncate
+ *     exp_ulp             error of exp in ulp of accumulate (4); exp(0) is 1
+ *     flush_to_zero       results below the least normal may become zero (true)
+ *     truncating_accumulators   sums drop bits, as matrix units do (false)
+ *     lse_of_rounded_weights    the lse sums weights rounded to probability (false)
+ *     summation_block     keys are summed in blocks of so many, then the blocks; 0 = any order (0)
  * options                 create options and their values: {"tile": ["16", "64"]} */
 
 /* The one symbol that a plug-in exports. Returns a table with static lifetime. */

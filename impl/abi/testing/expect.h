@@ -10,7 +10,8 @@
 #include "impl/abi/testing/direct_call.h"
 #include "impl/attention/contract.h"
 #include "impl/reference/bound.h"
-#include "impl/reference/reference.h"
+#include "impl/reference/extended_reference.h"
+#include "impl/reference/testing.h"
 
 namespace attest {
 
@@ -29,14 +30,15 @@ inline testing::AssertionResult WithinBound(const std::string& name, const Array
   return testing::AssertionSuccess();
 }
 
-// An f32 result (out, and what else the problem wants) against the reference within the worst-case
-// bound, under contract attest-1.
+// A result (out, and what else the problem wants) against the reference within the worst-case bound,
+// under contract attest-1.
 inline testing::AssertionResult MatchesReference(const Problem& p, const Inputs& inputs,
                                                  const DirectResult& result) {
   static const Contract kContract = *ParseContract(R"({"contract": "attest-1"})");
   if (result.status != ATTEST_OK) return testing::AssertionFailure() << result.message;
-  const Reference reference = ComputeReference(p, inputs, kContract.semantics);
-  const Bound bound = ComputeBound(p, inputs, reference, kContract);
+  const Reference reference = ReferenceFor(p, inputs, kContract);
+  ErrorBound error_bound(p, inputs, reference, kContract);
+  const BoundArrays bound = ArraysOf(p, error_bound, &ErrorBound::WorstOf);
   auto match = WithinBound("out", result.out, reference.out, bound.out);
   if (match && p.want_lse) match = WithinBound("lse", result.lse, reference.lse, bound.lse);
   if (match && p.want_weights) {

@@ -116,7 +116,7 @@ void DrawOutputsAndType(Draw& draw, const Contract& contract, Problem& p) {
   const bool f32 = std::ranges::find(dtypes, DType::kF32) != dtypes.end();
   p.dtype = f32 && draw.Percent(50) ? DType::kF32 : draw.Pick(dtypes);
   if (draw.Percent(50)) p.scale = draw.Pick<double>({1.0, 0.5, 0.125, 2.0, 0.3});
-  p.want_lse = contract.lse != LseKind::kNone && draw.Percent(35);
+  p.want_lse = contract.lse != LseKind::kNone;
   p.want_weights = contract.Has(Feature::kWeights) && draw.Percent(35);
 }
 

@@ -8,22 +8,25 @@
 
 namespace attest {
 
-tl::expected<CaseTarget, std::string> OpenCaseTarget(const std::string& path,
-                                                     const std::string& property,
-                                                     const std::string& kernel,
-                                                     const OpenKernelOptions& options) {
+tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
+                                                   const std::string& property,
+                                                   const std::string& kernel,
+                                                   const OpenKernelOptions& options) {
   auto file = ReadCaseFile(path);
-  if (!file) return tl::unexpected(file.error());
+  const auto refuse = [](std::string error) {
+    return tl::unexpected(OpenError{kExitUsage, std::move(error)});
+  };
+  if (!file) return refuse(file.error());
   const std::string id =
       property.empty() ? file->property.value_or("equivalence.matches_reference") : property;
   const auto named = PropertyNamed(id);
   if (!named) {
-    return tl::unexpected(property.empty() ? fmt::format("{}: {}", path, named.error())
-                                           : "--property " + named.error());
+    return refuse(property.empty() ? fmt::format("{}: {}", path, named.error())
+                                   : "--property " + named.error());
   }
   const std::string text = kernel.empty() ? file->kernel.value_or("") : kernel;
   if (text.empty()) {
-    return tl::unexpected(fmt::format("{}: names no kernel: give one after the file", path));
+    return refuse(fmt::format("{}: names no kernel: give one after the file", path));
   }
   auto opened = OpenKernel(text, options);
   if (!opened) return tl::unexpected(opened.error());

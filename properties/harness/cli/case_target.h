@@ -21,11 +21,11 @@ struct CaseTarget {
 };
 
 // Empty `property` and `kernel` mean the file's; a file without a property is held against the
-// reference. The error is one line.
-tl::expected<CaseTarget, std::string> OpenCaseTarget(const std::string& path,
-                                                     const std::string& property,
-                                                     const std::string& kernel,
-                                                     const OpenKernelOptions& options);
+// reference.
+tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
+                                                   const std::string& property,
+                                                   const std::string& kernel,
+                                                   const OpenKernelOptions& options);
 
 }  // namespace attest
 

@@ -45,6 +45,7 @@ struct CheckArguments {
   ReportPaths paths{"", "", "attest-report"};
   int64_t deadline_ms = 2000;
   int threads = 1;
+  int confirmations = 3;
   std::string contract;
   bool strict = false;
 };
@@ -79,6 +80,7 @@ tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments)
   plan.run.plan = *named;
   plan.run.seed = *seed;
   std::tie(plan.run.shard_index, plan.run.shard_count) = *shard;
+  plan.run.confirmations = arguments.confirmations;
   plan.run.stop = &Interrupted();
   plan.open.session.deadline = std::chrono::milliseconds(arguments.deadline_ms);
   plan.open.session.threads = arguments.threads;
@@ -114,7 +116,7 @@ class CheckRun {
 
   // Opens every kernel before any is run, so that a typing mistake in the last costs no waiting.
   // Optional kernels that do not open are noted as skipped.
-  tl::expected<void, std::string> Open(const CheckArguments& arguments) {
+  tl::expected<void, OpenError> Open(const CheckArguments& arguments) {
     std::set<std::string> seen;
     for (const bool optional : {false, true}) {
       for (const auto& text : optional ? arguments.optional_kernels : arguments.kernels) {
@@ -144,9 +146,11 @@ class CheckRun {
   }
 
  private:
-  tl::expected<void, std::string> OpenOne(const std::string& text, bool optional) {
+  tl::expected<void, OpenError> OpenOne(const std::string& text, bool optional) {
     auto opened = OpenKernel(text, plan_.open);
-    if (!opened && !optional) return tl::unexpected(opened.error());
+    if (!opened && (!optional || opened.error().status == kExitHarness)) {
+      return tl::unexpected(opened.error());
+    }
     KernelReport kernel;
     kernel.kernel = text;
     kernel.optional = optional;
@@ -155,7 +159,7 @@ class CheckRun {
       kernel.contract = opened->contract;
       opened_.push_back(std::move(*opened));
     } else {
-      kernel.skipped = opened.error();
+      kernel.skipped = opened.error().text;
       opened_.emplace_back();
     }
     report_.kernels.push_back(std::move(kernel));
@@ -185,6 +189,7 @@ class CheckRun {
       kernel.results.push_back(std::move(result));
     }
     kernel.findings = observer_.TakeFindings();
+    FoldFindings(kernel);
     AttributeFindings(kernel);
     kernel.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     kernel.stats = opened.session->stats();
@@ -244,7 +249,7 @@ int Check(const CheckArguments& arguments, const CommandLine& line) {
   CheckRun run(std::move(*plan), info, **sink);
   if (const auto opened = run.Open(arguments); !opened) {
     (*sink)->Abandon();
-    return Complain(kExitUsage, opened.error());
+    return Complain(opened.error().status, opened.error().text);
   }
   return run.Run();
 }
@@ -304,6 +309,11 @@ void AddCheck(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   command->add_option("--threads", arguments->threads, "Threads that a kernel is given")
       ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--confirmations", arguments->confirmations,
+                   "Reruns of each finding; where not all fail, at least 20")
+      ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
       ->add_option("--contract", arguments->contract,

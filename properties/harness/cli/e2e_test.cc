@@ -92,10 +92,13 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
       {"strict without contract", {"check", "tiled", "--strict"}, "--contract"},
       {"json in no folder", {"check", "tiled", "--json", "no/such/x.json"}, "no/such"},
       {"junit is a folder", {"check", "tiled", "--junit", "."}, "folder"},
+      {"report is nothing", {"check", "tiled", "--report", ""}, "--report"},
+      {"no confirmation", {"check", "tiled", "--confirmations", "0"}, "--confirmations"},
       {"report is a file", {"check", "tiled", "--report", "no_folder"}, "no_folder"},
       {"missing case", {"replay", "nope.toml", "tiled"}, "nope.toml"},
       {"malformed case", {"replay", "malformed.toml", "tiled"}, "malformed.toml:3"},
       {"impossible sizes", {"replay", "impossible.toml", "tiled"}, "kv_heads"},
+      {"shrink into a folder", {"shrink", "nope.toml", "tiled", "-o", "."}, "folder"},
       {"missing case to shrink", {"shrink", "nope.toml", "tiled"}, "nope.toml"},
       {"unreadable folder", {"vectors", "nope", "tiled"}, "nope"},
       {"folder without vectors", {"vectors", ".", "tiled"}, "."},
@@ -151,12 +154,57 @@ TEST_F(EndToEnd, FindingIsReplayedByItsOwnCommand) {
   EXPECT_THAT(result.out, HasSubstr(command));
   const std::string all = "cd " + folder_ + " && " + command + " > replayed";
   EXPECT_EQ(WEXITSTATUS(std::system(all.c_str())), 1);
-  EXPECT_THAT(ReadText(Path("replayed")), HasSubstr("reference"));
+  EXPECT_THAT(ReadText(Path("replayed")), HasSubstr("error/W"));
+  EXPECT_THAT(ReadText(Path("replayed")), HasSubstr("query 0; the row is "));
   const std::string file = findings[0]["case_file"];
   EXPECT_EQ(Run({"replay", file, "tiled"}).status, 0) << "another kernel passes the same case";
   EXPECT_EQ(Run({"shrink", file, "mutant:kv-head-modulo", "-o", "smaller.toml"}).status, 1);
   EXPECT_EQ(Run({"replay", "smaller.toml"}).status, 1);
   EXPECT_EQ(Run({"shrink", file, "tiled"}).status, 2) << "nothing to shrink";
+}
+
+TEST_F(EndToEnd, LadderNamesTheWitnessOfTheFirstBrokenRung) {
+  const ProgramResult result = Run({"check", "mutant:zeros", "--json", "run.json"});
+  EXPECT_EQ(result.status, 1);
+  const auto ladder = JsonOfType("run.json", "summary").at(0)["kernels"][0]["ladder"];
+  EXPECT_EQ(ladder["highest"], "hidden means hidden") << ladder;
+  EXPECT_EQ(ladder["rungs"][4]["state"], "breaks") << ladder;
+  EXPECT_TRUE(Exists(ladder["witness"]["case_file"])) << ladder;
+  EXPECT_THAT(result.out, HasSubstr("ladder: holds up to hidden means hidden (4 of 8 rungs)"));
+  EXPECT_THAT(result.out, HasSubstr("first broken by "));
+}
+
+TEST_F(EndToEnd, FailuresThatComeAndGoHaveTheirCounts) {
+  const std::string flaky = BinFolder() + "/../testdata/flaky_kernel.so";
+  const auto check = [&](const std::string& variant, const std::string& property) {
+    return Run({"check", flaky + ":" + variant, "--property", property, "--confirmations", "5",
+                "--json", "run.json", "--junit", "run.xml"});
+  };
+  EXPECT_EQ(check("value", "equivalence.matches_reference").status, 1);
+  auto finding = JsonOfType("run.json", "finding").at(0);
+  EXPECT_EQ(finding["verdict"], "FAIL");
+  EXPECT_THAT(finding["reason"], testing::MatchesRegex("intermittent [0-9]+ of 20"));
+  EXPECT_EQ(finding["confirmations"], 20);
+
+  const ProgramResult result = check("bits", "masks.boolean_equals_additive");
+  finding = JsonOfType("run.json", "finding").at(0);
+  EXPECT_EQ(finding["property"], "masks.boolean_equals_additive");
+  EXPECT_EQ(finding["verdict"], "INCONCLUSIVE");
+  const std::string counts = finding["reason"];
+  EXPECT_THAT(counts, testing::MatchesRegex("flaky: failed in [0-9]+ of 20 runs"));
+  EXPECT_EQ(JsonOfType("run.json", "result").at(0)["reason"], counts);
+  EXPECT_THAT(result.out, HasSubstr(counts));
+  EXPECT_THAT(ReadText(Path("run.xml")), HasSubstr(counts));
+}
+
+TEST_F(EndToEnd, AHarnessThatCannotStartWorkersIsExitFour) {
+  const std::string attest = BinFolder() + "/attest check tiled";
+  for (const std::string& command :
+       {"ATTEST_WORKER=./nope " + attest, "sh -c 'ulimit -n 8; exec " + attest + "'"}) {
+    EXPECT_EQ(WEXITSTATUS(std::system(("cd " + folder_ + " && " + command + " 2> err").c_str())),
+              4);
+    EXPECT_THAT(ReadText(Path("err")), StartsWith("attest: cannot "));
+  }
 }
 
 TEST_F(EndToEnd, SameSeedGivesTheSameFindings) {

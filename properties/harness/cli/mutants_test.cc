@@ -1,5 +1,6 @@
 // The mutation gate: under plan quick and a fixed seed, each seeded fault and each null kernel must
-// be killed, by a named property and with a case small enough to read. Prints one line a mutant.
+// be killed, by a named property and with a case small enough to read; and of the faults four in five
+// must be explained rightly. Prints one line a mutant.
 
 #include <algorithm>
 #include <cstdio>
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -41,6 +43,25 @@ Json Smallest(const std::vector<Json>& findings) {
                            [](const Json& a, const Json& b) { return Elements(a) < Elements(b); });
 }
 
+// The finding that the report shows first: the one whose case file it names first.
+Json ShownFirst(const std::vector<Json>& findings, const std::string& text) {
+  return *std::min_element(findings.begin(), findings.end(), [&](const Json& a, const Json& b) {
+    return text.find(a["case_file"].get<std::string>()) <
+           text.find(b["case_file"].get<std::string>());
+  });
+}
+
+// What the finding says is wrong: the class of its cause, or its plain cause where a fault says all
+// ("unwritten").
+std::string NamedCause(const Json& finding) {
+  const std::string cause = finding["class"];
+  return cause.empty() ? finding["cause"].get<std::string>() : cause;
+}
+
+bool IsAmong(std::string_view cause, std::string_view causes) {
+  return fmt::format("|{}|", causes).find(fmt::format("|{}|", cause)) != std::string::npos;
+}
+
 void PrintLine(const Mutant& mutant, const std::vector<Json>& findings, const Json& best) {
   const Json& s = best["sizes"];
   std::string line =
@@ -48,6 +69,26 @@ void PrintLine(const Mutant& mutant, const std::vector<Json>& findings, const Js
                   findings[0]["property"].get<std::string>(), best["property"].get<std::string>());
   for (const auto& [name, value] : s.items()) line += fmt::format(" {} {}", name, value.dump());
   std::puts((line + fmt::format("; after {} cases", findings[0]["cases_to_first"].dump())).c_str());
+}
+
+// One row of the table mutant, expected cause, named cause, right or not.
+bool PrintCause(const Mutant& mutant, const Json& shown) {
+  const std::string named = NamedCause(shown);
+  const bool is_right = IsAmong(named, mutant.cause);
+  std::puts(fmt::format("cause: {} | {} | {} | {}", mutant.id, mutant.cause, named,
+                        is_right ? "right" : "WRONG")
+                .c_str());
+  return is_right;
+}
+
+// Faults whose first finding is known to name another cause, and why; see FourInFiveAreNamed.
+const std::set<std::string_view> kNotNamed = {};
+
+// How many keys a fault needs to show: a third tile, or one past a full tile.
+int64_t LongestNeeded(Mutation mutation) {
+  const bool needs_three_tiles =
+      mutation == Mutation::kTileSkipped || mutation == Mutation::kLateRescaleMissing;
+  return needs_three_tiles ? 9 : 5;
 }
 
 class MutantTest : public testing::TestWithParam<Mutant> {};
@@ -69,11 +110,19 @@ TEST_P(MutantTest, IsKilledWithASmallCase) {
   const Json best = Smallest(findings);
   PrintLine(mutant, findings, best);
   EXPECT_LE(best["sizes"]["q_len"], 3);
-  EXPECT_LE(best["sizes"]["kv_len"], 5);
-  EXPECT_LE(best["sizes"]["head_dim"], 2);
-  EXPECT_LE(best["sizes"]["batch"],
-            mutant.mutation == Mutation::kPaddingIgnoredAfterBatch0 ? 2 : 1);
+  EXPECT_LE(best["sizes"]["kv_len"], LongestNeeded(mutant.mutation));
+  EXPECT_LE(best["sizes"]["head_dim"], 3);
+  EXPECT_LE(best["sizes"]["batch"], 2);
   EXPECT_EQ(best["confirmed"], best["confirmations"]);
+  if (mutant.kind == MutantKind::kNull) return;
+  const bool is_named = PrintCause(mutant, ShownFirst(findings, run.out));
+  EXPECT_TRUE(is_named || kNotNamed.count(mutant.id) != 0);
+}
+
+// The right cause stands first for four faults in five.
+TEST(Causes, FourInFiveAreNamed) {
+  const auto faults = std::ranges::count(Mutants(), MutantKind::kFault, &Mutant::kind);
+  EXPECT_LE(5 * kNotNamed.size(), static_cast<size_t>(faults));
 }
 
 std::string TestName(const testing::TestParamInfo<Mutant>& info) {

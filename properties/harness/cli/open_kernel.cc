@@ -1,26 +1,54 @@
 #include "properties/harness/cli/open_kernel.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "properties/harness/cli/arguments.h"
+#include "properties/harness/sandbox/file_descriptor.h"
+#include "properties/harness/sandbox/locate.h"
 
 namespace attest {
 
-tl::expected<OpenedKernel, std::string> OpenKernel(const std::string& text,
-                                                   const OpenKernelOptions& options) {
+namespace {
+
+// Whether a worker can be started at all: its program is there, and so are the descriptors for it.
+bool CanStartWorkers() {
+  constexpr size_t kDescriptors = 8;  // shared memory, and both ends of three channels
+  std::vector<FileDescriptor> descriptors;
+  while (descriptors.size() < kDescriptors) {
+    descriptors.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!descriptors.back().valid()) return false;
+  }
+  return ::access(WorkerProgram().c_str(), X_OK) == 0;
+}
+
+tl::unexpected<OpenError> Refuse(std::string text) {
+  return tl::unexpected(OpenError{kExitUsage, std::move(text)});
+}
+
+}  // namespace
+
+tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
+                                                 const OpenKernelOptions& options) {
   const auto spec = ResolveKernel(text);
-  if (!spec) return tl::unexpected(spec.error());
+  if (!spec) return Refuse(spec.error());
   auto session = KernelSession::Open(*spec, options.session);
-  if (!session) return tl::unexpected(session.error());
+  if (!session) {
+    return tl::unexpected(
+        OpenError{CanStartWorkers() ? kExitUsage : kExitHarness, session.error()});
+  }
   auto contract = ParseContract((*session)->identity().contract_json);
   if (!contract) {
-    return tl::unexpected(fmt::format("{}: malformed contract: {}", text, contract.error()));
+    return Refuse(fmt::format("{}: malformed contract: {}", text, contract.error()));
   }
   if (!options.contract.empty()) {
     contract = ContractNamed(options.contract, options.strict, *contract);
-    if (!contract) return tl::unexpected(contract.error());
+    if (!contract) return Refuse(contract.error());
   }
   return OpenedKernel{std::move(*session), std::move(*contract)};
 }

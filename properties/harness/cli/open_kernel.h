@@ -8,6 +8,7 @@
 #include <tl/expected.hpp>
 
 #include "impl/attention/contract.h"
+#include "properties/harness/cli/console.h"
 #include "properties/harness/sandbox/session.h"
 
 namespace attest {
@@ -23,10 +24,15 @@ struct OpenedKernel {
   Contract contract;
 };
 
-// The error is one line: unknown name, library that does not load, wrong ABI version, malformed
-// contract.
-tl::expected<OpenedKernel, std::string> OpenKernel(const std::string& text,
-                                                   const OpenKernelOptions& options = {});
+struct OpenError {
+  ExitStatus status = kExitUsage;  // kExitHarness where no kernel could have been opened
+  std::string text;                // one line
+};
+
+// Fails on an unknown name, a library that does not load, a wrong ABI version, a malformed contract;
+// and where this program cannot start a worker.
+tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
+                                                 const OpenKernelOptions& options = {});
 
 }  // namespace attest
 

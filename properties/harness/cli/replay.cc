@@ -2,19 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "properties/harness/case/equal.h"
-#include "properties/harness/case/tensor_shape.h"
 #include "properties/harness/case/toml.h"
 #include "properties/harness/cli/case_target.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
+#include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/oracle.h"
 #include "properties/harness/lower/lower.h"
 #include "properties/harness/report/finding_text.h"
@@ -32,32 +34,51 @@ struct ReplayArguments {
   int64_t deadline_ms = 2000;
 };
 
-// A row of an output beside the reference, `lanes` wide; the witness's lane is pointed at.
+// An output, beside the reference and its bounds in one row.
 struct RowTable {
   const Array* observed;
   const Array* expected;
-  const Array* bound;  // null where the dtype has none
+  std::vector<double> worst;     // W, by lane
+  std::vector<double> probable;  // P
 };
 
 // More lanes than this say nothing that the first ones do not.
 constexpr int64_t kMaxLanes = 24;
 
+// Shares of the bound; where nothing is allowed and nothing is wrong, 0.
+std::string RatioText(double error, double bound) {
+  return error == 0 ? "0" : fmt::format("{:.3g}", error / bound);
+}
+
 std::string Values(const RowTable& table, const Row& row, int64_t marked_lane) {
   const int64_t lanes = table.expected->shape[3];
   const int64_t first =
       std::max<int64_t>(0, std::min(marked_lane - kMaxLanes / 2, lanes - kMaxLanes));
-  std::string text =
-      fmt::format("  {:>6}  {:>16}  {:>16}  {:>10}\n", "lane", "reference", "observed", "bound");
+  std::string text = fmt::format("  {:>6}  {:>16}  {:>16}  {:>9}  {:>9}  {:>9}  {:>9}\n", "lane",
+                                 "reference", "observed", "error", "bound W", "error/W", "P");
   for (int64_t lane = first; lane < std::min(lanes, first + kMaxLanes); ++lane) {
-    const auto at = [&](const Array& array) {
-      return array.At(row.batch, row.head, row.query, lane);
-    };
-    text += fmt::format("  {:>6}  {:>16.9g}  {:>16.9g}  {:>10}{}\n", lane, at(*table.expected),
-                        at(*table.observed),
-                        table.bound == nullptr ? "none" : fmt::format("{:.3g}", at(*table.bound)),
-                        lane == marked_lane ? "  <" : "");
+    const auto i = static_cast<size_t>(lane);
+    const double expected = table.expected->At(row.batch, row.head, row.query, lane);
+    const double observed = table.observed->At(row.batch, row.head, row.query, lane);
+    const double error = SameBits(expected, observed) ? 0 : std::abs(observed - expected);
+    text +=
+        fmt::format("  {:>6}  {:>16.9g}  {:>16.9g}  {:>9.3g}  {:>9.3g}  {:>9}  {:>9.3g}{}\n", lane,
+                    expected, observed, error, table.worst[i], RatioText(error, table.worst[i]),
+                    table.probable[i], lane == marked_lane ? "  <" : "");
   }
   return text;
+}
+
+// What the row's bounds are worth.
+std::string_view StateText(const Problem& problem, const Row& row, RowState state) {
+  if (state == RowState::kUnconstrained) {
+    return "unconstrained: a score or sum may overflow, so anything passes";
+  }
+  if (IsEmptyRow(problem, row)) return "empty: the contract says what is due";
+  if (state == RowState::kUninformative) {
+    return "uninformative: the bound W exceeds a tenth of V's range";
+  }
+  return "informative";
 }
 
 std::optional<Outcome> RunAlone(const Case& c, Oracle& oracle, OpenedKernel& kernel) {
@@ -69,21 +90,16 @@ std::optional<Outcome> RunAlone(const Case& c, Oracle& oracle, OpenedKernel& ker
                                                     : std::nullopt;
 }
 
-// The case that the witness's value is from: one of those that the property derives, or `c` itself.
-Case CaseAtFault(const CaseTarget& target, const Verdict& verdict) {
-  const Derived derived = target.property->derive(target.file.c, target.opened.contract);
-  return verdict.witness && verdict.call < derived.cases.size() ? derived.cases[verdict.call]
-                                                                : target.file.c;
-}
-
-// A derived case differs from the file's; it is spelled out where that is short.
-std::string CaseAtFaultText(const Case& at_fault, const Case& c) {
-  constexpr int64_t kShort = 200;  // elements: about a screen
-  if (SameCase(at_fault, c) || DataElements(at_fault.problem) > kShort) return "";
-  CaseFile file;
-  file.c = at_fault;
-  file.c.origin.clear();
-  return "the derived case that the value is from:\n" + Indent(ToToml(file), "  ");
+RowTable TableOf(const std::string& output, Oracle& oracle, const Outcome& outcome,
+                 const Row& row) {
+  const Reference& reference = oracle.ReferenceOf(0);
+  const RowNumbers& worst = oracle.BoundOf(0).WorstOf(row);
+  const RowNumbers& probable = oracle.BoundOf(0).ProbableOf(row);
+  if (output == "lse") return {&outcome.lse, &reference.lse, {worst.lse}, {probable.lse}};
+  if (output == "weights") {
+    return {&outcome.weights, &reference.weights, worst.weights, probable.weights};
+  }
+  return {&outcome.out, &reference.out, worst.out, probable.out};
 }
 
 // What the kernel makes of a case in the witness's row. "" where there is nothing to show: no
@@ -94,18 +110,12 @@ std::string WitnessRowText(const Case& c, const Verdict& verdict, OpenedKernel& 
   Oracle oracle(std::span(&c, 1), kernel.contract);
   const auto outcome = RunAlone(c, oracle, kernel);
   if (!outcome) return "";
-  const Reference& reference = oracle.ReferenceOf(0);
-  const Bound* bound = HasBound(c.problem.dtype) ? &oracle.BoundOf(0) : nullptr;
-  RowTable table{&outcome->out, &reference.out, bound == nullptr ? nullptr : &bound->out};
-  if (verdict.output == "lse") {
-    table = {&outcome->lse, &reference.lse, bound == nullptr ? nullptr : &bound->lse};
-  } else if (verdict.output == "weights") {
-    table = {&outcome->weights, &reference.weights, bound == nullptr ? nullptr : &bound->weights};
-  }
+  const RowTable table = TableOf(verdict.output, oracle, *outcome, *row);
   if (table.observed->shape != table.expected->shape) return "";  // not offered by the kernel
-  return fmt::format("{} of batch item {}, head {}, query {}:\n{}",
+  return fmt::format("{} of batch item {}, head {}, query {}; the row is {}:\n{}",
                      verdict.output.empty() ? "out" : verdict.output, row->batch, row->head,
-                     row->query, Values(table, *row, verdict.witness->index[3]));
+                     row->query, StateText(c.problem, *row, oracle.BoundOf(0).StateOf(*row)),
+                     Values(table, *row, verdict.witness->index[3]));
 }
 
 std::string VerdictText(const CaseTarget& target, const CaseResult& result) {
@@ -142,15 +152,17 @@ int Replay(const ReplayArguments& arguments) {
   OpenKernelOptions options;
   options.session.deadline = std::chrono::milliseconds(arguments.deadline_ms);
   auto target = OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, options);
-  if (!target) return Complain(kExitUsage, target.error());
+  if (!target) return Complain(target.error().status, target.error().text);
   Print(Printable(ToToml(target->file)));
   const Case& c = target->file.c;
   const CaseResult result =
       RunCase(*target->property, c, target->opened.contract, *target->opened.session);
   const std::string printed = target->opened.session->TakeOutput();
   Print(Printable(VerdictText(*target, result)));
-  const Case at_fault = CaseAtFault(*target, result.verdict);
-  Print(Printable(CaseAtFaultText(at_fault, c)));
+  const auto derived =
+      DerivedAtFault(*target->property, c, target->opened.contract, result.verdict);
+  if (derived) Print(Printable(DerivedCaseText(*derived)));
+  const Case& at_fault = derived ? *derived : c;
   Print(PictureText(at_fault.problem, WitnessRow(at_fault.problem, result.verdict)));
   Print(WitnessRowText(at_fault, result.verdict, target->opened));
   if (!printed.empty()) Print("the kernel printed:\n" + Indent(Printable(printed), "  "));

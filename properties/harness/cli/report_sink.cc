@@ -11,6 +11,9 @@
 namespace attest {
 
 tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const ReportPaths& paths) {
+  if (paths.folder.empty()) {
+    return tl::unexpected(std::string("--report: names no folder: name one, or leave it out"));
+  }
   std::error_code ignored;
   if (std::filesystem::exists(paths.folder, ignored) &&
       !std::filesystem::is_directory(paths.folder, ignored)) {

@@ -1,7 +1,9 @@
 // attest shrink: the smallest case with the same failure signature.
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -34,13 +36,17 @@ Finding Smallest(CaseTarget& target, const Failure& failure, const ShrinkArgumen
   ProgressLine progress;
   progress.SetKernel(target.kernel);
   const Property* named = FindProperty(failure.signature.property);
-  return MakeFinding(named == nullptr ? *target.property : *named, failure.c, failure.signature,
-                     target.opened.contract, *target.opened.session, options, progress);
+  return MakeFinding(named == nullptr ? *target.property : *named, failure, target.opened.contract,
+                     *target.opened.session, options, progress);
 }
 
 int Shrink(const ShrinkArguments& arguments) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(arguments.out, ignored)) {
+    return Complain(kExitUsage, fmt::format("-o {}: is a folder: name a file", arguments.out));
+  }
   auto target = OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, {});
-  if (!target) return Complain(kExitUsage, target.error());
+  if (!target) return Complain(target.error().status, target.error().text);
   const CaseResult result =
       RunCase(*target->property, target->file.c, target->opened.contract, *target->opened.session);
   if (result.failures.empty()) {
@@ -57,9 +63,9 @@ int Shrink(const ShrinkArguments& arguments) {
   } else if (const auto written = WriteFile(arguments.out, text); !written) {
     return Complain(kExitHarness, written.error());
   }
-  Print(fmt::format("# {} in {} tries; fails again in {} of {} reruns\n",
-                    ToString(finding.signature), finding.shrink_steps, finding.confirmed,
-                    finding.confirmations));
+  Print(fmt::format("# {} {} in {} tries; fails again in {} of {} reruns\n",
+                    Name(finding.verdict.kind), ToString(finding.signature), finding.shrink_steps,
+                    finding.confirmed, finding.confirmations));
   return kExitFindings;
 }
 

@@ -91,7 +91,7 @@ int Vectors(const VectorsArguments& arguments, const CommandLine& line) {
   const auto vectors = ReadVectors(arguments.folder);
   if (!vectors) return Complain(kExitUsage, vectors.error());
   auto kernel = OpenKernel(arguments.kernel);
-  if (!kernel) return Complain(kExitUsage, kernel.error());
+  if (!kernel) return Complain(kernel.error().status, kernel.error().text);
   auto sink = ReportSink::Open({arguments.json, "", "."});
   if (!sink) return Complain(kExitUsage, sink.error());
   const std::vector<VectorResult> results = RunAll(*vectors, *kernel);

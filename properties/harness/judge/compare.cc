@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "properties/harness/judge/explain.h"
+#include "properties/harness/judge/explain/explain.h"
+#include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/tally.h"
 
 namespace attest {
 namespace {
@@ -14,34 +16,6 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Index = std::array<int64_t, 4>;
-
-double Ratio(double observed, double expected, double bound) {
-  if (WithinBound(observed, expected, bound)) {
-    const double error = std::abs(observed - expected);
-    return bound > 0 && std::isfinite(bound) && error > 0 ? error / bound : 0;
-  }
-  const double error = std::abs(observed - expected);
-  return std::isfinite(error) && bound > 0 ? error / bound : kInf;
-}
-
-// Keeps the worst element seen and fails on it at the end.
-struct Worker {
-  Verdict verdict;
-  double worst = -1;
-  std::string_view output;
-  Witness witness;
-
-  void See(std::string_view name, const Index& index, double expected, double observed,
-           double bound) {
-    const double ratio = Ratio(observed, expected, bound);
-    verdict.worst_ratio = std::max(verdict.worst_ratio, ratio);
-    if (ratio <= 1 || ratio <= worst) return;
-    worst = ratio;
-    output = name;
-    witness = {index, expected, observed, bound};
-  }
-  bool failed() const { return worst > 1; }
-};
 
 // "keys 0-2, 4 of 5"
 std::string DescribeVisibleKeys(const Problem& p, const Row& row) {
@@ -71,8 +45,27 @@ std::string DescribeElement(std::string_view output, const Index& i) {
   return fmt::format("{}, {} {}]", row, output == "weights" ? "key" : "lane", i[3]);
 }
 
-// The value that the contract promises an empty row; nullopt where it promises none that can be
-// checked here (the mean and the unmasked softmax have a property of their own).
+}  // namespace
+
+double Ratio(double observed, double expected, double bound) {
+  if (WithinBound(observed, expected, bound)) {
+    const double error = std::abs(observed - expected);
+    return bound > 0 && std::isfinite(bound) && error > 0 ? error / bound : 0;
+  }
+  const double error = std::abs(observed - expected);
+  return std::isfinite(error) && bound > 0 ? error / bound : kInf;
+}
+
+void Tally::See(std::string_view name, const Index& index, double expected, double observed,
+                double bound) {
+  const double ratio = Ratio(observed, expected, bound);
+  verdict.worst_ratio = std::max(verdict.worst_ratio, ratio);
+  if (ratio <= 1 || ratio <= worst) return;
+  worst = ratio;
+  output = name;
+  witness = {index, expected, observed, bound};
+}
+
 std::optional<double> PromisedOut(EmptyRow what) {
   if (what == EmptyRow::kZero) return 0.0;
   if (what == EmptyRow::kNan) return kNaN;
@@ -92,135 +85,36 @@ std::optional<double> PromisedLse(LseEmptyRow what) {
   }
 }
 
-// Judges the rows of one outcome against the reference.
-class ReferenceJudge {
- public:
-  ReferenceJudge(const Evidence& evidence, size_t index)
-      : contract_(evidence.contract),
-        p_(evidence.cases[index].problem),
-        outcome_(evidence.outcomes[index]),
-        reference_(evidence.oracle.ReferenceOf(index)),
-        bound_(evidence.oracle.BoundOf(index)) {}
-
-  void JudgeRow(const Row& row, Worker& worker) const {
-    ++worker.verdict.rows;
-    if (IsEmptyRow(p_, row)) return JudgeEmptyRow(row, worker);
-    const RowState state = bound_.RowAt(p_, row.batch, row.head, row.query);
-    if (state == RowState::kUnconstrained ||
-        (!contract_.visible_nan_propagates && ExpectsNan(row))) {
-      ++worker.verdict.unconstrained_rows;
-      return;
-    }
-    if (state == RowState::kUninformative) ++worker.verdict.uninformative_rows;
-    JudgeLanes("out", row, reference_.out, outcome_.out, bound_.out, worker);
-    JudgeLanes("lse", row, reference_.lse, outcome_.lse, bound_.lse, worker);
-    JudgeLanes("weights", row, reference_.weights, outcome_.weights, bound_.weights, worker);
-  }
-
- private:
-  bool ExpectsNan(const Row& row) const {
-    if (std::isnan(reference_.lse.At(row.batch, row.head, row.query, 0))) return true;
-    for (int64_t d = 0; d < p_.value_dim; ++d) {
-      if (std::isnan(reference_.out.At(row.batch, row.head, row.query, d))) return true;
-    }
-    return false;
-  }
-
-  void JudgeLanes(std::string_view name, const Row& row, const Array& expected,
-                  const Array& observed, const Array& bound, Worker& worker) const {
-    if (observed.empty()) return;
-    for (int64_t d = 0; d < expected.shape[3]; ++d) {
-      const size_t at = expected.Index(row.batch, row.head, row.query, d);
-      worker.See(name, {row.batch, row.head, row.query, d}, expected.values[at],
-                 observed.values[at], bound.values[at]);
-    }
-  }
-
-  void JudgeConstant(std::string_view name, const Row& row, std::optional<double> expected,
-                     const Array& observed, Worker& worker) const {
-    if (!expected || observed.empty()) return;
-    for (int64_t d = 0; d < observed.shape[3]; ++d) {
-      worker.See(name, {row.batch, row.head, row.query, d}, *expected,
-                 observed.At(row.batch, row.head, row.query, d), 0);
-    }
-  }
-
-  void JudgeEmptyRow(const Row& row, Worker& worker) const {
-    const Semantics& s = contract_.semantics;
-    if (bound_.RowAt(p_, row.batch, row.head, row.query) == RowState::kUnconstrained) {
-      ++worker.verdict.unconstrained_rows;
-      return;
-    }
-    JudgeConstant("out", row, PromisedOut(s.empty_row), outcome_.out, worker);
-    JudgeConstant("lse", row, PromisedLse(s.lse_empty_row), outcome_.lse, worker);
-    if (s.empty_row == EmptyRow::kZero)
-      JudgeConstant("weights", row, 0.0, outcome_.weights, worker);
-  }
-
-  const Contract& contract_;
-  const Problem& p_;
-  const Outcome& outcome_;
-  const Reference& reference_;
-  const Bound& bound_;
-};
-
-// Compares the lanes of one row of two outcomes.
-class RelationJudge {
- public:
-  RelationJudge(const Evidence& evidence, size_t a, size_t b, const RelationOptions& options)
-      : evidence_(evidence), a_(a), b_(b), options_(options) {}
-
-  // The largest of what the two results may differ by; infinite in unconstrained rows.
-  double Allowed(const Array Bound::*field, const Index& at_a, const Index& at_b) const {
-    const auto of = [&](size_t index, const Index& i) {
-      return (evidence_.oracle.BoundOf(index).*field).At(i[0], i[1], i[2], i[3]);
-    };
-    return of(a_, at_a) + of(b_, at_b);
-  }
-
-  void JudgeLanes(std::string_view name, const Row& row, const Array Outcome::*output,
-                  const Array Bound::*bound, Worker& worker, bool& bits_differ) const {
-    const Array& first = evidence_.outcomes[a_].*output;
-    const Array& second = evidence_.outcomes[b_].*output;
-    if (first.empty() || second.empty() || IsFree(name, row)) return;
-    for (int64_t d = 0; d < first.shape[3]; ++d) {
-      const Index at_a{row.batch, row.head, row.query, d};
-      const Index at_b = options_.to_b ? options_.to_b(at_a) : at_a;
-      const double x = first.At(at_a[0], at_a[1], at_a[2], at_a[3]);
-      const double y = second.At(at_b[0], at_b[1], at_b[2], at_b[3]);
+bool IsSettledRow(const Outcome& outcome, const Reference& reference, ErrorBound& bound,
+                  const Row& row) {
+  const RowFloor floor = bound.FloorOf(row);
+  for (const Output& output : kOutputs) {
+    const Array& observed = outcome.*output.observed;
+    if (observed.empty()) continue;
+    const size_t first = observed.Index(row.batch, row.head, row.query, 0);
+    for (int64_t lane = 0; lane < observed.shape[3]; ++lane) {
+      const size_t at = first + static_cast<size_t>(lane);
+      const double x = observed.values[at], y = (reference.*output.expected).values[at];
       if (SameBits(x, y)) continue;
-      bits_differ = true;
-      worker.See(name, at_a, x, y, options_.exact ? 0 : Allowed(bound, at_a, at_b));
+      // The difference may be NaN, which settles nothing.
+      if (!(std::abs(x - y) <= kSettledShare * output.floor(floor, y))) return false;
     }
   }
-
- private:
-  // An output of an empty row whose value the contract leaves open, or lets depend on hidden keys.
-  bool IsFree(std::string_view name, const Row& row) const {
-    if (!IsEmptyRow(evidence_.cases[a_].problem, row)) return false;
-    const Semantics& s = evidence_.contract.semantics;
-    return name == "lse" ? !PromisedLse(s.lse_empty_row) : !PromisedOut(s.empty_row);
-  }
-
-  const Evidence& evidence_;
-  const size_t a_, b_;
-  const RelationOptions& options_;
-};
-
-// The tolerance with which explanations are matched: a few hundred roundings of the dtype.
-double ExplainTolerance(DType dtype) {
-  return 256 * TraitsOf(dtype).unit_roundoff;
+  return true;
 }
 
-// Adds the likely cause of the row that case `index` has at `at`, where one is found.
 void Explain(const Evidence& evidence, size_t index, const Index& at, Verdict& verdict) {
-  const Problem& p = evidence.cases[index].problem;
-  verdict.likely_cause = LikelyCause(p, evidence.oracle.InputsOf(index), evidence.outcomes[index],
-                                     {at[0], at[1], at[2]}, ExplainTolerance(p.dtype));
-  if (!verdict.likely_cause.empty()) verdict.sentence += "; " + verdict.likely_cause;
+  if (evidence.wants_cause && !evidence.wants_cause(verdict)) return;
+  const Mismatch mismatch{evidence.cases[index].problem,      evidence.oracle.InputsOf(index),
+                          evidence.oracle.ReferenceOf(index), evidence.oracle.BoundOf(index),
+                          evidence.outcomes[index],           evidence.contract};
+  const Row row{at[0], at[1], at[2]};
+  Explanation found = ExplainMismatch(mismatch, row, verdict.output);
+  if (found.phrase.empty()) return;
+  verdict.sentence += "; " + found.phrase;
+  verdict.likely_cause = std::move(found.phrase);
+  verdict.cause_class = std::move(found.cause_class);
 }
-
-}  // namespace
 
 bool SameBits(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
@@ -232,9 +126,7 @@ bool WithinBound(double observed, double expected, double bound) {
 }
 
 bool IsUnconstrained(const Evidence& evidence, size_t index, const Row& row) {
-  const Problem& p = evidence.cases[index].problem;
-  return evidence.oracle.BoundOf(index).RowAt(p, row.batch, row.head, row.query) ==
-         RowState::kUnconstrained;
+  return evidence.oracle.BoundOf(index).IsUnconstrained(row);
 }
 
 Cause CauseOf(double observed, double expected) {
@@ -246,13 +138,6 @@ Cause CauseOf(double observed, double expected) {
 Verdict Pass(int64_t rows) {
   Verdict v;
   v.rows = rows;
-  return v;
-}
-
-Verdict NoBoundYet(DType dtype) {
-  Verdict v;
-  v.kind = VerdictKind::kUnsupported;
-  v.reason = fmt::format("no bound yet for {}", Name(dtype));
   return v;
 }
 
@@ -268,63 +153,6 @@ Verdict FailAt(const Problem& p, std::string_view output, const Index& index, do
                            DescribeElement(output, index), Number(observed), Number(expected), due,
                            margin, DescribeVisibleKeys(p, {index[0], index[1], index[2]}), why);
   return v;
-}
-
-Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_view what,
-                         const RowFilter& rows) {
-  const Problem& p = evidence.cases[index].problem;
-  if (!HasBound(p.dtype)) return NoBoundYet(p.dtype);
-  const ReferenceJudge judge(evidence, index);
-  Worker worker;
-  ForEachRow(p, [&](const Row& row) {
-    if (!rows || rows(row)) judge.JudgeRow(row, worker);
-  });
-  if (!worker.failed()) return worker.verdict;
-  const Witness& w = worker.witness;
-  Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, what);
-  Explain(evidence, index, w.index, failed);
-  failed.call = index;
-  failed.rows = worker.verdict.rows;
-  failed.uninformative_rows = worker.verdict.uninformative_rows;
-  failed.unconstrained_rows = worker.verdict.unconstrained_rows;
-  failed.worst_ratio = worker.verdict.worst_ratio;
-  return failed;
-}
-
-Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_view what,
-                   const RelationOptions& options) {
-  const Problem& p = evidence.cases[a].problem;
-  if (!options.exact && !HasBound(p.dtype)) return NoBoundYet(p.dtype);
-  const RelationJudge judge(evidence, a, b, options);
-  Worker worker;
-  bool bits_differ = false;
-  ForEachRow(p, [&](const Row& row) {
-    if (options.rows && !options.rows(row)) return;
-    ++worker.verdict.rows;
-    judge.JudgeLanes("out", row, &Outcome::out, &Bound::out, worker, bits_differ);
-    if (options.compare_lse) {
-      judge.JudgeLanes("lse", row, &Outcome::lse, &Bound::lse, worker, bits_differ);
-    }
-    if (options.compare_weights) {
-      judge.JudgeLanes("weights", row, &Outcome::weights, &Bound::weights, worker, bits_differ);
-    }
-  });
-  if (worker.failed()) {
-    const Witness& w = worker.witness;
-    Verdict failed = FailAt(p, worker.output, w.index, w.expected, w.observed, w.bound, what,
-                            "came from the first call");
-    // Where rows have moved, the witness's place is that of the first case.
-    failed.call = options.to_b ? a : b;
-    Explain(evidence, b, options.to_b ? options.to_b(w.index) : w.index, failed);
-    if (failed.likely_cause.empty()) Explain(evidence, a, w.index, failed);
-    failed.rows = worker.verdict.rows;
-    return failed;
-  }
-  if (bits_differ) {
-    worker.verdict.kind = VerdictKind::kMarginal;
-    worker.verdict.reason = "bits";
-  }
-  return worker.verdict;
 }
 
 Verdict Worst(const Verdict& a, const Verdict& b) {

@@ -30,18 +30,18 @@ using RowFilter = std::function<bool(const Row&)>;
 // Where an element of outcome A is found in outcome B: maps [batch, head, query, lane].
 using Mapping = std::function<std::array<int64_t, 4>(const std::array<int64_t, 4>&)>;
 
-// The difference between a kernel's outcome and the reference, within the bound: out, lse and
-// weights where present. Counts rows; fails on the worst element. Rows that are unconstrained are
-// skipped; NaN rows are skipped unless the contract propagates visible NaN; empty rows are judged
-// by the contract's promise. `what` names the claim in the sentence.
+// The difference between a kernel's outcome and the reference: out, lse and weights where present.
+// Beyond the worst-case bound it is FAIL, on the worst element; MARGINAL (statistics) where the finer
+// tiers of the bound doubt what the worst case passes. Unconstrained rows are skipped, and rows that
+// a visible NaN has made NaN unless the contract propagates it; empty rows are judged by the
+// contract's promise. An out or weight that its type cannot hold fails. `what` names the claim in
+// the sentence.
 Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_view what,
                          const RowFilter& rows = {});
 
 // Whether outcome `b` repeats outcome `a`: bit for bit when `exact` (the contract promises it),
-// else a difference of at most bound_a + bound_b is MARGINAL (bits) and more is FAIL. Without a
-// bound for the dtype and without the promise the verdict is UNSUPPORTED (no bound yet). Only rows
-// that `rows` accepts (of a) are compared; `to_b` says where they lie in b (default: the same
-// place).
+// else a difference of at most bound_a + bound_b is MARGINAL (bits) and more is FAIL. Only rows that
+// `rows` accepts (of a) are compared; `to_b` says where they lie in b (default: the same place).
 struct RelationOptions {
   bool exact = false;
   RowFilter rows;
@@ -58,12 +58,10 @@ Verdict FailAt(const Problem& problem, std::string_view output, const std::array
                double expected, double observed, double bound, std::string_view why,
                std::string_view due = "was due");
 
-// A pass over `rows` rows; an UNSUPPORTED, with its reason.
+// A pass over `rows` rows.
 Verdict Pass(int64_t rows);
-Verdict NoBoundYet(DType dtype);
 
-// Whether anything may happen in a row of case `index`, for some score or sum may overflow. Holds for
-// every dtype.
+// Whether anything may happen in a row of case `index`, for some score or sum may overflow.
 bool IsUnconstrained(const Evidence& evidence, size_t index, const Row& row);
 
 // The cause that an observed value stands for, where `expected` was due.

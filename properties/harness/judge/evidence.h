@@ -3,12 +3,14 @@
 #ifndef ATTEST_HARNESS_JUDGE_EVIDENCE_H_
 #define ATTEST_HARNESS_JUDGE_EVIDENCE_H_
 
+#include <functional>
 #include <span>
 
 #include "impl/attention/contract.h"
 #include "properties/harness/case/case.h"
 #include "properties/harness/judge/oracle.h"
 #include "properties/harness/judge/outcome.h"
+#include "properties/harness/judge/verdict.h"
 
 namespace attest {
 
@@ -18,6 +20,8 @@ struct Evidence {
   std::span<const Case> cases;
   std::span<const Outcome> outcomes;  // one a case
   Oracle& oracle;                     // over the same cases
+  // Whether the cause of this failure is worth the search for it; empty = always.
+  std::function<bool(const Verdict&)> wants_cause = {};
 };
 
 }  // namespace attest

@@ -1,5 +1,7 @@
 #include "properties/harness/judge/oracle.h"
 
+#include "impl/reference/extended_reference.h"
+
 namespace attest {
 
 Oracle::Oracle(std::span<const Case> cases, const Contract& contract)
@@ -15,16 +17,16 @@ const Reference& Oracle::ReferenceOf(size_t index) {
   auto& reference = entries_[index].reference;
   if (!reference) {
     reference = std::make_unique<Reference>(
-        ComputeReference(cases_[index].problem, InputsOf(index), contract_.semantics));
+        ReferenceFor(cases_[index].problem, InputsOf(index), contract_));
   }
   return *reference;
 }
 
-const Bound& Oracle::BoundOf(size_t index) {
+ErrorBound& Oracle::BoundOf(size_t index) {
   auto& bound = entries_[index].bound;
   if (!bound) {
-    bound = std::make_unique<Bound>(
-        ComputeBound(cases_[index].problem, InputsOf(index), ReferenceOf(index), contract_));
+    bound = std::make_unique<ErrorBound>(cases_[index].problem, InputsOf(index),
+                                         ReferenceOf(index), contract_);
   }
   return *bound;
 }

@@ -20,16 +20,16 @@ class Oracle {
   Oracle(std::span<const Case> cases, const Contract& contract);
 
   const Inputs& InputsOf(size_t index);
-  // The double reference under the contract's semantics: out, lse and weights.
+  // The reference under the contract's semantics: out, lse and weights.
   const Reference& ReferenceOf(size_t index);
-  // The worst-case bound W beside it. Only for dtypes that have one (HasBound).
-  const Bound& BoundOf(size_t index);
+  // The error bound beside it; its rows are computed when asked for.
+  ErrorBound& BoundOf(size_t index);
 
  private:
   struct Entry {
     std::unique_ptr<Inputs> inputs;
     std::unique_ptr<Reference> reference;
-    std::unique_ptr<Bound> bound;
+    std::unique_ptr<ErrorBound> bound;
   };
   std::span<const Case> cases_;
   const Contract& contract_;

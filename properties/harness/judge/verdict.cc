@@ -30,8 +30,16 @@ std::string_view Name(Cause cause) {
 }
 
 std::string ToString(const Signature& s) {
-  return s.output.empty() ? fmt::format("{}/{}", s.property, Name(s.cause))
-                          : fmt::format("{}/{}/{}", s.property, Name(s.cause), s.output);
+  std::string text = fmt::format("{}/{}", s.property, Name(s.cause));
+  for (const std::string& part : {s.output, s.cause_class}) {
+    if (!part.empty()) text += "/" + part;
+  }
+  return text;
+}
+
+bool Covers(const Signature& pattern, const Signature& s) {
+  return pattern.property == s.property && pattern.cause == s.cause && pattern.output == s.output &&
+         (pattern.cause_class.empty() || pattern.cause_class == s.cause_class);
 }
 
 }  // namespace attest

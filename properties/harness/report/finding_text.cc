@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <tuple>
 
 #include <fmt/format.h>
 
 #include "properties/harness/case/random.h"
+#include "properties/harness/case/shrink.h"
+#include "properties/harness/case/tensor_shape.h"
 #include "properties/harness/case/toml.h"
 #include "properties/harness/report/picture.h"
 
@@ -91,6 +94,26 @@ std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict) {
   return is_inside ? std::optional(row) : std::nullopt;
 }
 
+bool ShowsBetter(const Finding& a, const Finding& b) {
+  const auto rank = [](const Finding& finding) {
+    const bool unnamed = finding.verdict.likely_cause.empty();
+    // A refusal or a crash is best shown by the claim whose one call is the case itself.
+    const bool derived =
+        !finding.verdict.witness && finding.signature.property != "equivalence.matches_reference";
+    return std::tuple(unnamed, derived, CaseMeasure(finding.smallest), finding.signature);
+  };
+  return rank(a) < rank(b);
+}
+
+std::string DerivedCaseText(const Case& derived) {
+  constexpr int64_t kShort = 200;  // elements: about a screen
+  if (DataElements(derived.problem) > kShort) return "";
+  CaseFile file;
+  file.c = derived;
+  file.c.origin.clear();
+  return "the derived case that the value is from:\n" + Indent(ToToml(file), "  ");
+}
+
 std::string Indent(const std::string& text, const std::string& prefix) {
   std::string indented;
   size_t begin = 0;
@@ -112,8 +135,10 @@ std::string FindingText(const ReportedFinding& reported) {
                       finding.cases_to_first, finding.shrink_steps, finding.confirmed,
                       finding.confirmations);
   text += "  the smallest case:\n" + Indent(CaseText(reported), "    ");
-  const auto row = WitnessRow(finding.smallest.problem, finding.verdict);
-  if (const std::string picture = VisiblePicture(finding.smallest.problem, row); !picture.empty()) {
+  if (finding.derived) text += Indent(DerivedCaseText(*finding.derived), "  ");
+  const Problem& problem = finding.derived ? finding.derived->problem : finding.smallest.problem;
+  const auto row = WitnessRow(problem, finding.verdict);
+  if (const std::string picture = VisiblePicture(problem, row); !picture.empty()) {
     text += fmt::format("  what batch item {}, head {} sees (# visible, . hidden):\n",
                         row ? row->batch : 0, row ? row->head : 0);
     text += Indent(picture, "    ");

@@ -14,8 +14,8 @@ namespace attest {
 // The text of the finding's case file.
 std::string CaseFileText(const Finding& finding);
 
-// "tiled-tile-16.causal.future_keys_do_not_matter.value.out.toml": one name for one kernel and
-// signature, so that a later run replaces the file. Safe in any shell.
+// "tiled-tile-16.causal.future_keys_do_not_matter.value.out.causal-ignored.toml": one name for one
+// kernel and signature, class included, so that a later run replaces the file. Safe in any shell.
 std::string CaseFileName(const Finding& finding);
 
 // The word as it must be written on a POSIX shell's command line.
@@ -24,10 +24,17 @@ std::string ShellQuote(const std::string& word);
 // The row that the witness lies in, where the finding has one that lies in its smallest case.
 std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict);
 
+// Whether `a` says more than `b` to who reads one of the two: a fault with a name first, then the
+// smaller case. An order.
+bool ShowsBetter(const Finding& a, const Finding& b);
+
+// The derived case that a verdict's value is from, spelled out as in a file; "" where it is long.
+std::string DerivedCaseText(const Case& derived);
+
 // Each line of `text` with `prefix` before it.
 std::string Indent(const std::string& text, const std::string& prefix);
 
-// The finding whole: signature, sentence, smallest case, picture, replay command.
+// The finding whole: signature, sentence, smallest case, derived case, picture, replay command.
 std::string FindingText(const ReportedFinding& reported);
 
 }  // namespace attest

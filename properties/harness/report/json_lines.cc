@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/ladder.h"
 
 namespace attest {
 namespace {
@@ -44,6 +45,36 @@ Json CountsJson(const std::map<VerdictKind, int64_t>& counts) {
   return json;
 }
 
+Json FiguresJson(const ErrorFigures& figures) {
+  return {{"probable_ratio", Number(figures.probable_ratio)},
+          {"rms", Number(figures.rms)},
+          {"bias", Number(figures.bias)},
+          {"plain_ratio", Number(figures.plain_ratio)}};
+}
+
+Json LadderJson(const KernelReport& kernel) {
+  const Ladder ladder = LadderOf(kernel);
+  Json json;
+  json["highest"] = ladder.held == 0 ? Json() : Json(Name(ladder.rungs[ladder.held - 1].rung));
+  json["held"] = ladder.held;
+  json["rungs"] = Json::array();
+  for (const RungReport& rung : ladder.rungs) {
+    json["rungs"].push_back({{"rung", Name(rung.rung)},
+                             {"state", Name(rung.state)},
+                             {"cases", rung.cases},
+                             {"marginal", rung.marginal},
+                             {"why", rung.why}});
+  }
+  if (ladder.witness) {
+    const ReportedFinding& witness = kernel.findings[*ladder.witness];
+    json["witness"] = {{"signature", ToString(witness.finding.signature)},
+                       {"sentence", witness.finding.verdict.sentence},
+                       {"case_file", witness.file},
+                       {"replay", witness.command}};
+  }
+  return json;
+}
+
 Json KernelSummary(const KernelReport& kernel) {
   std::map<VerdictKind, int64_t> verdicts;
   BinCounts bins;
@@ -54,6 +85,7 @@ Json KernelSummary(const KernelReport& kernel) {
   const auto cases = static_cast<double>(CasesRun(kernel));
   Json json = {{"kernel", kernel.kernel}, {"optional", kernel.optional}};
   if (!kernel.skipped.empty()) json["skipped"] = kernel.skipped;
+  if (kernel.skipped.empty()) json["ladder"] = LadderJson(kernel);
   json["verdicts"] = CountsJson(verdicts);
   json["findings"] = kernel.findings.size();
   json["cases"] = CasesRun(kernel);
@@ -103,6 +135,7 @@ std::string FindingLine(const ReportedFinding& reported) {
                {"property", f.signature.property},
                {"cause", Name(f.signature.cause)},
                {"output", f.signature.output},
+               {"class", f.signature.cause_class},
                {"verdict", Name(f.verdict.kind)},
                {"reason", f.verdict.reason},
                {"sentence", f.verdict.sentence}};
@@ -135,6 +168,8 @@ std::string ResultLine(const PropertyResult& r) {
                {"uninformative_rows", r.uninformative_rows},
                {"unconstrained_rows", r.unconstrained_rows},
                {"worst_ratio", Number(r.worst_ratio)},
+               {"figures", FiguresJson(r.figures)},
+               {"marginal_reasons", r.marginal_reasons},
                {"findings", r.findings.size()},
                {"seconds", r.seconds},
                {"bins", r.bins.counts()}});

@@ -1,5 +1,5 @@
 // The report as JSON lines, one object a line, for programs: `run` first, `finding` as soon as one
-// is made, `result` for each property and kernel, `summary` last. Numbers that JSON has no word for
+// is made, `result` for each property and kernel, `summary` with each kernel's ladder last. Numbers that JSON has no word for
 // are the strings "nan", "inf" and "-inf".
 #ifndef ATTEST_HARNESS_REPORT_JSON_LINES_H_
 #define ATTEST_HARNESS_REPORT_JSON_LINES_H_

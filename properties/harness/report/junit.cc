@@ -7,6 +7,8 @@
 #include <pugixml.hpp>
 
 #include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/ladder.h"
+#include "properties/harness/report/result_text.h"
 #include "properties/harness/report/terminal.h"
 
 namespace attest {
@@ -63,6 +65,23 @@ void AddFailure(pugi::xml_node test, const std::vector<const ReportedFinding*>& 
            findings.empty() ? reason : findings[0]->finding.verdict.sentence, body);
 }
 
+// The texts of findings that are no failures: flaky ones.
+std::string UndecidedFindings(const KernelReport& kernel, const std::string& property) {
+  std::string body;
+  for (const ReportedFinding& reported : kernel.findings) {
+    if (reported.finding.signature.property != property) continue;
+    if (reported.finding.verdict.kind == VerdictKind::kInconclusive) {
+      body += FindingText(reported) + "\n";
+    }
+  }
+  return body;
+}
+
+void AddSystemOut(pugi::xml_node node, const std::string& text) {
+  if (text.empty()) return;
+  node.append_child("system-out").append_child(pugi::node_pcdata).set_value(XmlText(text).c_str());
+}
+
 struct Totals {
   int tests = 0, failures = 0, errors = 0, skipped = 0;
 };
@@ -76,11 +95,14 @@ void AddResult(pugi::xml_node suite, const KernelReport& kernel, const PropertyR
     AddFailure(test, FindingsOf(kernel, result.property), result.reason);
   } else if (result.verdict == VerdictKind::kInconclusive) {
     ++totals.errors;
-    AddChild(test, "error", Name(result.verdict), result.reason, "");
+    AddChild(test, "error", Name(result.verdict), result.reason,
+             UndecidedFindings(kernel, result.property));
   } else if (result.verdict == VerdictKind::kUnsupported) {
     ++totals.skipped;
     AddChild(test, "skipped", Name(result.verdict), result.reason, "");
+    return;  // the reason is all there is to say
   }
+  AddSystemOut(test, NotesText(result));
 }
 
 // Findings under the name of a property that was not asked for still are failures.
@@ -97,10 +119,30 @@ void AddStrayFindings(pugi::xml_node suite, const KernelReport& kernel, Totals& 
   }
 }
 
+void AddProperty(pugi::xml_node properties, const std::string& name, const std::string& value) {
+  pugi::xml_node property = properties.append_child("property");
+  Set(property, "name", name);
+  Set(property, "value", value);
+}
+
+// The head of the report; the ladder whole, to read, is in the suite's system-out.
+void AddHead(pugi::xml_node suite, const KernelReport& kernel, const Ladder& ladder) {
+  pugi::xml_node properties = suite.append_child("properties");
+  AddProperty(properties, "ladder", HeldText(ladder));
+  for (const RungReport& rung : ladder.rungs) {
+    AddProperty(properties, fmt::format("ladder: {}", Name(rung.rung)),
+                std::string(Name(rung.state)) + (rung.why.empty() ? "" : ": " + rung.why));
+  }
+  const std::string errors = ErrorsText(kernel);
+  if (!errors.empty()) AddProperty(properties, "errors", errors);
+}
+
 void AddSuite(pugi::xml_node root, const KernelReport& kernel) {
   pugi::xml_node suite = root.append_child("testsuite");
   Set(suite, "name", kernel.kernel);
   Totals totals;
+  const Ladder ladder = LadderOf(kernel);
+  if (kernel.skipped.empty()) AddHead(suite, kernel, ladder);
   for (const PropertyResult& result : kernel.results) AddResult(suite, kernel, result, totals);
   AddStrayFindings(suite, kernel, totals);
   if (!kernel.skipped.empty()) {
@@ -108,6 +150,7 @@ void AddSuite(pugi::xml_node root, const KernelReport& kernel) {
     ++totals.skipped;
     AddChild(AddTest(suite, kernel, "open", 0), "skipped", "SKIPPED", kernel.skipped, "");
   }
+  if (kernel.skipped.empty()) AddSystemOut(suite, "ladder: " + LadderText(kernel, ladder));
   Set(suite, "tests", std::to_string(totals.tests));
   Set(suite, "failures", std::to_string(totals.failures));
   Set(suite, "errors", std::to_string(totals.errors));

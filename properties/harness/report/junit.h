@@ -1,4 +1,5 @@
-// The report as JUnit XML, for continuous integration: a suite a kernel, a test a property.
+// The report as JUnit XML, for continuous integration: a suite a kernel, headed by its ladder, a
+// test a property.
 // UNSUPPORTED is skipped, INCONCLUSIVE an error, a finding a failure with its whole text.
 #ifndef ATTEST_HARNESS_REPORT_JUNIT_H_
 #define ATTEST_HARNESS_REPORT_JUNIT_H_

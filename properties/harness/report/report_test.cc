@@ -10,6 +10,7 @@
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
 #include "properties/harness/report/picture.h"
+#include "properties/harness/report/result_text.h"
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/report/terminal.h"
 
@@ -40,11 +41,27 @@ KernelReport KernelWith(const std::string& name, std::vector<PropertyResult> res
   return kernel;
 }
 
+// A marginal equivalence with a figure of each sort.
+PropertyResult ResultWithNumbers() {
+  PropertyResult result =
+      ResultOf("k", "equivalence.matches_reference", VerdictKind::kMarginal, 15);
+  result.rows = 100;
+  result.uninformative_rows = 3;
+  result.unconstrained_rows = 4;
+  result.worst_ratio = 0.31;
+  result.figures.probable_ratio = 0.6;
+  result.figures.rms = 0.2;
+  result.figures.plain_ratio = 1.4;
+  result.marginal_reasons = {{"bits", 12}, {"statistics", 3}};
+  result.reason = "bits in 12 cases, statistics in 3";
+  return result;
+}
+
 ReportedFinding FindingOn(const std::string& kernel, const std::string& property) {
   ReportedFinding reported;
   Finding& finding = reported.finding;
   finding.kernel = kernel;
-  finding.signature = {property, Cause::kValue, "out"};
+  finding.signature = {property, Cause::kValue, "out", ""};
   finding.smallest.problem.kv_len = 3;
   finding.verdict.kind = VerdictKind::kFail;
   finding.verdict.cause = Cause::kValue;
@@ -107,6 +124,19 @@ TEST(AttributeFindings, MakesTheNamedPropertyFail) {
   EXPECT_EQ(kernel.results[0].verdict, VerdictKind::kFail);
 }
 
+TEST(FoldFindings, OneWithoutAClassGoesWhereAnotherHasOne) {
+  KernelReport kernel = KernelWith("k", {});
+  kernel.findings = {FindingOn("k", "a.b"), FindingOn("k", "a.b"), FindingOn("k", "a.b"),
+                     FindingOn("k", "a.c")};
+  kernel.findings[1].finding.signature.cause_class = "one";
+  kernel.findings[2].finding.signature.cause_class = "other";
+  FoldFindings(kernel);
+  std::vector<std::string> left;
+  for (const ReportedFinding& f : kernel.findings) left.push_back(ToString(f.finding.signature));
+  EXPECT_THAT(left,
+              testing::ElementsAre("a.b/value/out/one", "a.b/value/out/other", "a.c/value/out"));
+}
+
 TEST(JsonLines, EachIsOneObjectOnOneLine) {
   KernelReport kernel = KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kPass, 7)});
   kernel.identity.version = "bad \xff utf-8\nline";
@@ -125,7 +155,71 @@ TEST(JsonLines, NamesWhatJsonHasNoNumberFor) {
   EXPECT_EQ(json["witness"]["expected"], "nan");
   EXPECT_EQ(json["witness"]["observed"], 1.0);
   EXPECT_EQ(json["signature"], "a.b/value/out");
+  EXPECT_EQ(json["class"], "");
   EXPECT_EQ(json["sizes"]["kv_len"], 3);
+}
+
+TEST(JsonLines, ResultsCarryWhatStandsBesideAVerdict) {
+  const auto json = nlohmann::json::parse(ResultLine(ResultWithNumbers()));
+  EXPECT_EQ(json["uninformative_rows"], 3);
+  EXPECT_EQ(json["unconstrained_rows"], 4);
+  EXPECT_EQ(json["worst_ratio"], 0.31);
+  EXPECT_EQ(json["figures"]["probable_ratio"], 0.6);
+  EXPECT_EQ(json["figures"]["rms"], 0.2);
+  EXPECT_EQ(json["figures"]["plain_ratio"], 1.4);
+  EXPECT_EQ(json["marginal_reasons"]["bits"], 12);
+}
+
+TEST(JsonLines, TheSummaryHasEachKernelsLadder) {
+  KernelReport kernel =
+      KernelWith("k", {ResultOf("k", "equivalence.matches_reference", VerdictKind::kFail, 1)});
+  kernel.findings = {FindingOn("k", "equivalence.matches_reference")};
+  KernelReport skipped = KernelWith("s", {});
+  skipped.skipped = "not installed";
+  const auto json = nlohmann::json::parse(SummaryLine(ReportOf({kernel, skipped}), 1));
+  const auto ladder = json["kernels"][0]["ladder"];
+  EXPECT_TRUE(ladder["highest"].is_null());
+  EXPECT_EQ(ladder["rungs"].size(), 8u);
+  EXPECT_EQ(ladder["rungs"][0]["rung"], "memory-safe");
+  EXPECT_EQ(ladder["rungs"][0]["state"], "not shown");
+  EXPECT_EQ(ladder["rungs"][5]["rung"], "within the bound");
+  EXPECT_EQ(ladder["rungs"][5]["state"], "breaks");
+  EXPECT_EQ(ladder["witness"]["replay"], "attest replay attest-report/x.toml");
+  EXPECT_FALSE(json["kernels"][1].contains("ladder"));
+}
+
+TEST(JUnit, HeadsASuiteWithItsLadderAndSaysWhatStandsBesideAPass) {
+  const KernelReport kernel = KernelWith("k", {ResultWithNumbers()});
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(JUnitText(ReportOf({kernel})).c_str()));
+  const auto suite = document.child("testsuites").child("testsuite");
+  const auto properties = suite.child("properties");
+  EXPECT_EQ(suite.first_child(), properties);
+  const auto value = [&](const char* name) {
+    return std::string(
+        properties.find_child_by_attribute("property", "name", name).attribute("value").value());
+  };
+  EXPECT_EQ(value("ladder"), "no rung");
+  EXPECT_THAT(value("ladder: within the bound"), HasSubstr("not shown: "));
+  EXPECT_THAT(value("errors"), HasSubstr("0.31 of the bound"));
+  EXPECT_THAT(suite.child("system-out").text().get(), HasSubstr("ladder: holds no rung"));
+  EXPECT_THAT(suite.child("testcase").child("system-out").text().get(),
+              HasSubstr("of 100 rows 3 uninformative, 4 unconstrained"));
+}
+
+TEST(JUnit, AFlakyFindingIsAnErrorWithItsCounts) {
+  KernelReport kernel = KernelWith("k", {ResultOf("k", "a.b", VerdictKind::kInconclusive, 1)});
+  kernel.results[0].reason = "flaky: failed in 1 of 20 runs";
+  kernel.findings = {FindingOn("k", "a.b")};
+  kernel.findings[0].finding.verdict.kind = VerdictKind::kInconclusive;
+  kernel.findings[0].finding.confirmed = 1;
+  kernel.findings[0].finding.confirmations = 20;
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(JUnitText(ReportOf({kernel})).c_str()));
+  const auto error =
+      document.child("testsuites").child("testsuite").child("testcase").child("error");
+  EXPECT_STREQ(error.attribute("message").value(), "flaky: failed in 1 of 20 runs");
+  EXPECT_THAT(error.text().get(), HasSubstr("fails again in 1 of 20 reruns"));
 }
 
 TEST(JUnit, CountsEveryKindAndEscapesText) {
@@ -164,6 +258,45 @@ TEST(Terminal, SeveralKernelsAreAMatrix) {
                 KernelWith("two", {ResultOf("two", "a.b", VerdictKind::kFail, 1)})}));
   EXPECT_THAT(text, testing::ContainsRegex("one +two"));
   EXPECT_THAT(text, testing::ContainsRegex("a\\.b +PASS +FAIL"));
+}
+
+TEST(Terminal, EachKernelIsHeadedByItsLadderAndErrors) {
+  KernelReport kernel = KernelWith("k", {ResultWithNumbers()});
+  kernel.identity.version = "1\n2";
+  const std::string text = TerminalReport(ReportOf({kernel}));
+  EXPECT_THAT(text, testing::StartsWith("k: k 1 2, contract \n  ladder: holds no rung\n"));
+  EXPECT_THAT(text, HasSubstr("  errors: at most 0.31 of the bound, 0.6 of the probable one, rms "
+                              "0.2; 1.4 times those of plain arithmetic of the same precision\n"));
+  EXPECT_THAT(text, HasSubstr("bits in 12 cases, statistics in 3; of 100 rows 3 uninformative"));
+}
+
+TEST(Terminal, AMatrixNotesMarginalCasesAndRowsThatDecideNothing) {
+  const std::string text = TerminalReport(
+      ReportOf({KernelWith("k", {ResultWithNumbers()}), KernelWith("l", {ResultWithNumbers()})}));
+  EXPECT_THAT(text, HasSubstr("k: MARGINAL: bits: equivalence.matches_reference (12 of 15 cases)"));
+  EXPECT_THAT(text, HasSubstr("l: MARGINAL: statistics: equivalence.matches_reference (3 of 15"));
+  EXPECT_THAT(text, HasSubstr("k: equivalence.matches_reference of 100 rows 3 uninformative, 4 "
+                              "unconstrained\n"));
+}
+
+TEST(ErrorsText, LeavesOutWhatWasNotMeasured) {
+  KernelReport kernel = KernelWith("k", {ResultWithNumbers()});
+  kernel.results[0].figures = {};
+  EXPECT_EQ(ErrorsText(kernel), "at most 0.31 of the bound");
+  kernel.results[0].property = "a.b";
+  EXPECT_EQ(ErrorsText(kernel), "");
+}
+
+TEST(FindingText, SpellsOutAShortDerivedCase) {
+  ReportedFinding reported = FindingOn("k", "a.b");
+  EXPECT_THAT(FindingText(reported), Not(HasSubstr("the derived case")));
+  reported.finding.derived = reported.finding.smallest;
+  reported.finding.derived->problem.kv_len = 5;
+  EXPECT_THAT(FindingText(reported),
+              testing::AllOf(HasSubstr("the derived case that the value is from:"),
+                             HasSubstr("kv_len = 5"), HasSubstr("#####")));
+  reported.finding.derived->problem.kv_len = 1000;
+  EXPECT_THAT(FindingText(reported), Not(HasSubstr("the derived case")));
 }
 
 TEST(Terminal, SkippedKernelsSayWhy) {
@@ -207,9 +340,11 @@ TEST(Picture, IsEmptyWithoutRowsOrKeysAndForLargeCases) {
 
 TEST(CaseFileName, IsSafeInAnyShellAndTellsKernelsApart) {
   Finding finding;
-  finding.signature = {"a.b", Cause::kReadFault, ""};
+  finding.signature = {"a.b", Cause::kReadFault, "", ""};
   finding.kernel = "tiled?tile=16";
   EXPECT_EQ(CaseFileName(finding), "tiled-tile-16.a.b.read_fault.toml");
+  finding.signature.cause_class = "one-key-too-many";
+  EXPECT_EQ(CaseFileName(finding), "tiled-tile-16.a.b.read_fault.one-key-too-many.toml");
   finding.kernel = "./my kernel;rm.so";
   const std::string odd = CaseFileName(finding);
   EXPECT_EQ(odd.find_first_of(" ;/$'\""), std::string::npos);

@@ -1,6 +1,7 @@
 #include "properties/harness/report/run_report.h"
 
 #include <algorithm>
+#include <set>
 
 namespace attest {
 namespace {
@@ -34,6 +35,22 @@ int64_t CasesRun(const KernelReport& kernel) {
   int64_t sum = 0;
   for (const PropertyResult& result : kernel.results) sum += result.cases_run();
   return sum;
+}
+
+void FoldFindings(KernelReport& kernel) {
+  std::set<Signature> named;
+  for (const ReportedFinding& reported : kernel.findings) {
+    const Finding& finding = reported.finding;
+    if (finding.verdict.kind == VerdictKind::kFail && !finding.signature.cause_class.empty()) {
+      named.insert(finding.signature);
+    }
+  }
+  std::erase_if(kernel.findings, [&](const ReportedFinding& reported) {
+    const Signature& own = reported.finding.signature;
+    return own.cause_class.empty() &&
+           std::any_of(named.begin(), named.end(),
+                       [&](const Signature& other) { return Covers(own, other); });
+  });
 }
 
 void AttributeFindings(KernelReport& kernel) {

@@ -55,6 +55,10 @@ struct RunReport {
 // Cases that ran and said something, over all properties.
 int64_t CasesRun(const KernelReport& kernel);
 
+// Drops each finding whose fault has no class where another finding shares all else of its
+// signature and has one: it is most likely the same fault, seen where nothing gives it away.
+void FoldFindings(KernelReport& kernel);
+
 // A finding made under another property's name (a derived case that differs from the reference)
 // makes that property fail too, where it was run.
 void AttributeFindings(KernelReport& kernel);

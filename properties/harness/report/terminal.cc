@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -9,8 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "properties/harness/case/shrink.h"
 #include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/ladder.h"
+#include "properties/harness/report/result_text.h"
 
 namespace attest {
 namespace {
@@ -48,9 +50,19 @@ std::string Heading(const KernelReport& kernel) {
                                ? fmt::format("{} {}, contract {}", kernel.identity.name,
                                              kernel.identity.version, kernel.contract.name)
                                : "skipped: " + kernel.skipped;
-  return fmt::format("{}{}: {}\n", kernel.kernel,
-                     kernel.optional ? " (optional: does not decide the exit code)" : "",
-                     Printable(what));
+  return fmt::format("{}{}: {}", kernel.kernel,
+                     kernel.optional ? " (optional: does not decide the exit code)" : "", what);
+}
+
+// What comes first of a kernel: who it is, its ladder, how near it comes to the reference.
+std::string Head(const KernelReport& kernel) {
+  std::string text = PrintableLine(Heading(kernel)) + "\n";
+  if (!kernel.skipped.empty()) return text;
+  text += Indent("ladder: " + LadderText(kernel, LadderOf(kernel)), "  ");
+  if (const std::string errors = ErrorsText(kernel); !errors.empty()) {
+    text += fmt::format("  errors: {}\n", errors);
+  }
+  return Printable(text);
 }
 
 std::string Table(const std::vector<std::vector<std::string>>& rows) {
@@ -71,7 +83,7 @@ std::string Table(const std::vector<std::vector<std::string>>& rows) {
 
 std::string Matrix(const RunReport& report, const std::vector<const KernelReport*>& kernels) {
   std::vector<std::vector<std::string>> rows(1, {""});
-  for (const KernelReport* kernel : kernels) rows[0].push_back(kernel->kernel);
+  for (const KernelReport* kernel : kernels) rows[0].push_back(PrintableLine(kernel->kernel));
   for (const std::string& property : PropertiesOf(report)) {
     std::vector<std::string> row{property};
     for (const KernelReport* kernel : kernels) row.push_back(Cell(ResultOf(*kernel, property)));
@@ -87,44 +99,49 @@ std::string Matrix(const RunReport& report, const std::vector<const KernelReport
   return Table(rows);
 }
 
-// What stands beside a verdict: how much evidence there was, and what kind.
-std::string Notes(const PropertyResult& r) {
-  std::string notes = r.reason;
-  const auto add = [&](const std::string& note) { notes += (notes.empty() ? "" : "; ") + note; };
-  if (r.uninformative_rows + r.unconstrained_rows > 0) {
-    add(fmt::format("of {} rows {} uninformative, {} unconstrained", r.rows, r.uninformative_rows,
-                    r.unconstrained_rows));
-  }
-  if (r.via_mask > 0) add(fmt::format("{} via mask", r.via_mask));
-  if (r.cases_run() < r.wanted && r.verdict == VerdictKind::kPass) {
-    add(fmt::format("only {} of {} cases fit the claim", r.cases_run(), r.wanted));
-  }
-  return notes;
-}
-
 std::string List(const KernelReport& kernel) {
   std::vector<std::vector<std::string>> rows{{"", "cases", "", ""}};
   for (const PropertyResult& r : kernel.results) {
     rows.push_back({std::string(Name(r.verdict)), std::to_string(r.cases_run()), r.property,
-                    Printable(Notes(r))});
+                    PrintableLine(NotesText(r))});
   }
   const double in_worker = kernel.seconds > 0 ? kernel.stats.seconds_in_worker / kernel.seconds : 0;
   return Table(rows) + fmt::format("{} cases/s; {:.0f} % of the time in the kernel's process\n",
                                    PerSecond(kernel), 100 * in_worker);
 }
 
-// Why a kernel's properties are anything but PASS or FAIL, one line a reason.
+// Why a kernel's properties are anything but PASS or FAIL, one line a reason; the marginal ones by
+// the kind of reason, each with its cases.
 std::string Reasons(const KernelReport& kernel) {
   std::map<std::pair<VerdictKind, std::string>, std::vector<std::string>> groups;
   for (const PropertyResult& r : kernel.results) {
-    if (!r.reason.empty()) groups[{r.verdict, r.reason}].push_back(r.property);
+    if (r.verdict != VerdictKind::kMarginal && !r.reason.empty()) {
+      groups[{r.verdict, r.reason}].push_back(r.property);
+    }
+    for (const auto& [reason, cases] : r.marginal_reasons) {
+      groups[{VerdictKind::kMarginal, reason}].push_back(
+          fmt::format("{} ({} of {} cases)", r.property, cases, r.cases_run()));
+    }
   }
   std::string text;
   for (const auto& [key, properties] : groups) {
-    text += Printable(fmt::format("{}: {}: {}: {}\n", kernel.kernel, Name(key.first), key.second,
-                                  fmt::join(properties, ", ")));
+    text += PrintableLine(fmt::format("{}: {}: {}: {}", kernel.kernel, Name(key.first), key.second,
+                                      fmt::join(properties, ", "))) +
+            "\n";
   }
   return text;
+}
+
+// Rows that were no evidence, in properties that passed all the same; one line.
+std::string IdleRows(const KernelReport& kernel) {
+  std::vector<std::string> notes;
+  for (const PropertyResult& r : kernel.results) {
+    if (const std::string rows = RowsText(r); !rows.empty()) {
+      notes.push_back(fmt::format("{} {}", r.property, rows));
+    }
+  }
+  if (notes.empty()) return "";
+  return PrintableLine(fmt::format("{}: {}", kernel.kernel, fmt::join(notes, "; "))) + "\n";
 }
 
 std::string MissingBins(const KernelReport& kernel) {
@@ -154,9 +171,10 @@ std::string Closing(const RunReport& report) {
   return text + "\n";
 }
 
-// What kind of fault a likely cause speaks of: the phrase without its numbers.
-std::string KindOf(const std::string& likely_cause) {
-  std::string kind = likely_cause;
+// What kind of fault was found: its class, or the phrase without its numbers.
+std::string KindOf(const Verdict& verdict) {
+  if (!verdict.cause_class.empty()) return verdict.cause_class;
+  std::string kind = verdict.likely_cause;
   std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
   return kind;
 }
@@ -170,8 +188,8 @@ std::vector<Group> GroupsOf(const KernelReport& kernel) {
     for (const ReportedFinding& reported : kernel.findings) {
       const Verdict& verdict = reported.finding.verdict;
       const Signature& signature = reported.finding.signature;
-      if (verdict.likely_cause.empty() == named) continue;
-      const std::tuple key{signature.cause, signature.output, KindOf(verdict.likely_cause)};
+      if (KindOf(verdict).empty() == named) continue;
+      const std::tuple key{signature.cause, signature.output, KindOf(verdict)};
       auto place = named ? groups.end() : groups.lower_bound(key);
       const bool alike = place != groups.end() && std::get<0>(place->first) == signature.cause &&
                          std::get<1>(place->first) == signature.output;
@@ -180,22 +198,13 @@ std::vector<Group> GroupsOf(const KernelReport& kernel) {
   }
   std::vector<Group> sorted;
   for (auto& [key, group] : groups) {
-    std::sort(group.begin(), group.end(), [](const auto* a, const auto* b) {
-      // A refusal or a crash is best shown by the claim whose one call is the case itself.
-      const auto rank = [](const ReportedFinding& reported) {
-        const Signature& signature = reported.finding.signature;
-        const bool unnamed = reported.finding.verdict.likely_cause.empty();
-        const bool derived = !reported.finding.verdict.witness &&
-                             signature.property != "equivalence.matches_reference";
-        return std::tuple(unnamed, derived, CaseMeasure(reported.finding.smallest), signature);
-      };
-      return rank(*a) < rank(*b);
-    });
+    std::sort(group.begin(), group.end(),
+              [](const auto* a, const auto* b) { return ShowsBetter(a->finding, b->finding); });
     sorted.push_back(std::move(group));
   }
-  // What has a name comes first.
-  std::ranges::partition(sorted, [](const Group& group) {
-    return !group.front()->finding.verdict.likely_cause.empty();
+  // What has a name comes first, and of that what most claims agree on.
+  std::ranges::stable_sort(sorted, std::greater(), [](const Group& group) {
+    return std::pair(!KindOf(group.front()->finding.verdict).empty(), group.size());
   });
   return sorted;
 }
@@ -223,6 +232,12 @@ std::string Printable(const std::string& text) {
   return printable;
 }
 
+std::string PrintableLine(const std::string& text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
 std::string FindingsText(const RunReport& report) {
   std::string text;
   for (const bool optional : {false, true}) {
@@ -238,7 +253,7 @@ std::string TerminalReport(const RunReport& report) {
   std::vector<const KernelReport*> ran;
   std::string text;
   for (const KernelReport& kernel : report.kernels) {
-    text += Heading(kernel);
+    text += Head(kernel);
     if (kernel.skipped.empty()) ran.push_back(&kernel);
   }
   text += "\n";
@@ -246,10 +261,10 @@ std::string TerminalReport(const RunReport& report) {
   if (ran.size() > 1) text += Matrix(report, ran);
   std::string notes;
   for (const KernelReport* kernel : ran) {
-    if (ran.size() > 1) notes += Reasons(*kernel);
+    if (ran.size() > 1) notes += Reasons(*kernel) + IdleRows(*kernel);
     notes += MissingBins(*kernel);
   }
-  if (!notes.empty()) text += "\n" + notes;
+  if (!notes.empty()) text += "\n" + Printable(notes);
   return text + FindingsText(report) + "\n" + Closing(report);
 }
 

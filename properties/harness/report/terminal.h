@@ -1,5 +1,5 @@
-// The report on a terminal: the matrix of kernels and properties (a list with counts where there is
-// one kernel), the findings grouped by cause below it, and a closing line.
+// The report on a terminal: each kernel's ladder, the matrix of kernels and properties (a list with
+// counts where there is one kernel), the findings grouped by cause below it, and a closing line.
 #ifndef ATTEST_HARNESS_REPORT_TERMINAL_H_
 #define ATTEST_HARNESS_REPORT_TERMINAL_H_
 
@@ -18,6 +18,8 @@ std::string FindingsText(const RunReport& report);
 // Control characters (a kernel may have printed anything) as '?', so that they cannot drive the
 // terminal; newlines stay.
 std::string Printable(const std::string& text);
+// Likewise, newlines as spaces.
+std::string PrintableLine(const std::string& text);
 
 }  // namespace attest
 

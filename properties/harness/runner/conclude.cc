@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace attest {
 namespace {
 
@@ -12,10 +14,24 @@ int64_t Count(const PropertyResult& result, VerdictKind kind) {
   return found == result.cases.end() ? 0 : found->second;
 }
 
-bool HasOwnFinding(const PropertyResult& result, VerdictKind kind) {
-  return std::any_of(result.findings.begin(), result.findings.end(), [&](const Finding& finding) {
-    return finding.signature.property == result.property && finding.verdict.kind == kind;
-  });
+// The first finding under the property's own name, or nullptr.
+const Finding* OwnFinding(const PropertyResult& result, VerdictKind kind) {
+  for (const Finding& finding : result.findings) {
+    if (finding.signature.property == result.property && finding.verdict.kind == kind) {
+      return &finding;
+    }
+  }
+  return nullptr;
+}
+
+// "bits in 12 cases, statistics in 3".
+std::string MarginalText(const std::map<std::string, int64_t>& reasons) {
+  std::string text;
+  for (const auto& [reason, cases] : reasons) {
+    text += text.empty() ? fmt::format("{} in {} case{}", reason, cases, cases == 1 ? "" : "s")
+                         : fmt::format(", {} in {}", reason, cases);
+  }
+  return text;
 }
 
 std::string NeverApplied(const RunFacts& facts) {
@@ -24,9 +40,13 @@ std::string NeverApplied(const RunFacts& facts) {
 }
 
 std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const PropertyResult& result) {
-  const bool flaky = HasOwnFinding(result, VerdictKind::kInconclusive);
-  if (HasOwnFinding(result, VerdictKind::kFail)) return {VerdictKind::kFail, facts.cut_short};
-  if (flaky) return {VerdictKind::kInconclusive, "flaky: a failure did not recur"};
+  if (const Finding* failed = OwnFinding(result, VerdictKind::kFail)) {
+    return {VerdictKind::kFail, failed->verdict.reason.empty() ? facts.cut_short  // intermittent
+                                                               : failed->verdict.reason};
+  }
+  if (const Finding* flaky = OwnFinding(result, VerdictKind::kInconclusive)) {
+    return {VerdictKind::kInconclusive, flaky->verdict.reason};
+  }
   // Failing cases without a finding have a signature that was reported before.
   if (Count(result, VerdictKind::kFail) > 0) return {VerdictKind::kFail, facts.cut_short};
   if (!facts.cut_short.empty()) return {VerdictKind::kInconclusive, facts.cut_short};
@@ -41,7 +61,7 @@ std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const Property
   const int64_t passed = Count(result, VerdictKind::kPass) + Count(result, VerdictKind::kMarginal);
   if (passed == 0) return {VerdictKind::kInconclusive, facts.first_inconclusive};
   if (Count(result, VerdictKind::kMarginal) > 0) {
-    return {VerdictKind::kMarginal, facts.first_marginal};
+    return {VerdictKind::kMarginal, MarginalText(result.marginal_reasons)};
   }
   return {VerdictKind::kPass, ""};
 }

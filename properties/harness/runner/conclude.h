@@ -13,14 +13,13 @@ namespace attest {
 // What the counts alone do not tell.
 struct RunFacts {
   std::string cut_short;  // why the run ended before its plan did; empty = it did not
-  std::string first_marginal;
   std::string first_inconclusive;
   std::map<std::string, int64_t> not_applicable_reasons;
 };
 
 // Sets result.verdict and result.reason, by the first line that applies:
 //   FAIL          some finding of this property failed
-//   INCONCLUSIVE  cut short; a finding that never recurred; no case applied; no row decided
+//   INCONCLUSIVE  cut short; a flaky finding; no case applied; no row decided
 //   UNSUPPORTED   every case that applied was unsupported: the commonest reason
 //   INCONCLUSIVE  some case was, and none passed
 //   MARGINAL      some case was

@@ -79,10 +79,22 @@ TEST(Conclude, AFindingUnderAnotherNameLeavesThisPropertyAlone) {
   EXPECT_EQ(Concluded(result), VerdictKind::kPass);
 }
 
-TEST(Conclude, AFailureThatNeverRecurredIsInconclusive) {
+TEST(Conclude, AFlakyFindingIsInconclusiveWithItsCounts) {
   PropertyResult result = ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kFail, 1}});
   result.findings = {FindingOf(kProperty, VerdictKind::kInconclusive)};
-  EXPECT_EQ(Concluded(result), VerdictKind::kInconclusive);
+  result.findings[0].verdict.reason = "flaky: failed in 1 of 20 runs";
+  Conclude({}, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
+  EXPECT_EQ(result.reason, "flaky: failed in 1 of 20 runs");
+}
+
+TEST(Conclude, AnIntermittentFailureSaysHowOften) {
+  PropertyResult result = ResultWith({{VerdictKind::kFail, 1}});
+  result.findings = {FindingOf(kProperty, VerdictKind::kFail)};
+  result.findings[0].verdict.reason = "intermittent 4 of 20";
+  Conclude({}, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kFail);
+  EXPECT_EQ(result.reason, "intermittent 4 of 20");
 }
 
 TEST(Conclude, AFailingCaseKnownBeforeStillFails) {
@@ -92,11 +104,17 @@ TEST(Conclude, AFailingCaseKnownBeforeStillFails) {
 
 TEST(Conclude, OneMarginalCaseMakesItMarginal) {
   PropertyResult result = ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kMarginal, 1}});
-  RunFacts facts;
-  facts.first_marginal = "bits";
-  Conclude(facts, result);
+  result.marginal_reasons = {{"bits", 1}};
+  Conclude({}, result);
   EXPECT_EQ(result.verdict, VerdictKind::kMarginal);
-  EXPECT_EQ(result.reason, "bits");
+  EXPECT_EQ(result.reason, "bits in 1 case");
+}
+
+TEST(Conclude, MarginalReasonsAreCountedApart) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kMarginal, 15}});
+  result.marginal_reasons = {{"bits", 12}, {"statistics", 3}};
+  Conclude({}, result);
+  EXPECT_EQ(result.reason, "bits in 12 cases, statistics in 3");
 }
 
 TEST(Conclude, RowsThatAllDecideNothingAreInconclusive) {

@@ -11,92 +11,131 @@
 namespace attest {
 namespace {
 
-// Runs a case and finds the failure of one signature among what comes back.
-class SignatureProbe {
- public:
-  SignatureProbe(const Property& property, const Signature& signature, const Contract& contract,
-                 KernelSession& session)
-      : property_(property), signature_(signature), contract_(contract), session_(session) {}
+using Clock = std::chrono::steady_clock;
 
-  // True where `c` fails with the signature; last_verdict() is then the failure's.
-  bool Fails(const Case& c) {
-    CaseResult result = RunCase(property_, c, contract_, session_);
-    for (Failure& failure : result.failures) {
-      if (failure.signature != signature_) continue;
-      last_verdict_ = std::move(failure.verdict);
-      return true;
-    }
-    return false;
+// One failure, followed from case to case. The same failure is one with the same property, cause,
+// output and class; as long as no class is known any will do, for some show on some sizes only, and
+// the first to show is then kept to: a smaller case of another fault explains nothing.
+class FailureProbe {
+ public:
+  FailureProbe(const Property& property, const Failure& failure, const Contract& contract,
+               KernelSession& session)
+      : property_(property),
+        contract_(contract),
+        session_(session),
+        signature_(failure.signature),
+        verdict_(failure.verdict) {}
+
+  // Whether `c` fails in the same way; signature() and verdict() are then of that failure.
+  bool StillFails(const Case& c) {
+    auto failure = Run(c, signature_, /*needs_class=*/true);
+    if (!failure) return false;
+    signature_ = std::move(failure->signature);
+    verdict_ = std::move(failure->verdict);
+    return true;
   }
 
-  const std::optional<Verdict>& last_verdict() const { return last_verdict_; }
+  // Likewise for a rerun, whose values, and so whose class, may be others.
+  bool Recurs(const Case& c) {
+    Signature any_class = signature_;
+    any_class.cause_class.clear();
+    return Run(c, any_class, /*needs_class=*/false).has_value();
+  }
+
+  const Signature& signature() const { return signature_; }
+  const Verdict& verdict() const { return verdict_; }
 
  private:
+  std::optional<Failure> Run(const Case& c, const Signature& pattern, bool needs_class) {
+    CaseResult result = RunCase(property_, c, contract_, session_, [&](const Signature& signature) {
+      Signature any_class = pattern;
+      any_class.cause_class.clear();
+      return needs_class && Covers(any_class, signature);
+    });
+    for (Failure& failure : result.failures) {
+      if (Covers(pattern, failure.signature)) return std::move(failure);
+    }
+    return std::nullopt;
+  }
+
   const Property& property_;
-  const Signature& signature_;
   const Contract& contract_;
   KernelSession& session_;
-  std::optional<Verdict> last_verdict_;
+  Signature signature_;
+  Verdict verdict_;
 };
 
-// What stands where not one rerun failed.
-Verdict NeverSeenAgain(const Signature& signature) {
-  Verdict verdict;
-  verdict.kind = VerdictKind::kFail;
-  verdict.cause = signature.cause;
-  verdict.output = signature.output;
-  verdict.sentence = "it failed once, in the course of the run";
-  return verdict;
+bool IsStopped(const RunOptions& options) {
+  return options.stop != nullptr && options.stop->load();
 }
 
-// A kernel that gave a wrong value once is wrong even if it never does so again. Only a comparison
-// of the kernel with itself needs to be repeated to mean anything.
+ShrunkCase ShrinkFailure(const Property& property, const Case& failing, FailureProbe& probe,
+                         const RunOptions& options, RunObserver& observer) {
+  const auto end = Clock::now() + options.shrink_time;
+  int64_t tries = 0;
+  return ShrinkCase(
+      failing,
+      [&](const Case& c) {
+        observer.OnShrink(property, ++tries);
+        return probe.StillFails(c);
+      },
+      options.shrink_budget, [&] { return IsStopped(options) || Clock::now() >= end; });
+}
+
+// Reruns the smallest case. Three runs of which one fails say little, so where not all do they go
+// on, for as long as shrinking may take.
+void Confirm(FailureProbe& probe, const RunOptions& options, Finding& finding) {
+  const auto end = Clock::now() + options.shrink_time;
+  // Each rerun of a hang costs a whole deadline.
+  const int wanted = probe.signature().cause == Cause::kHang ? std::min(1, options.confirmations)
+                                                             : options.confirmations;
+  const auto is_enough = [&] {
+    return finding.confirmations >= wanted &&
+           (finding.confirmed == finding.confirmations ||
+            finding.confirmations >= options.recounts || Clock::now() >= end || IsStopped(options));
+  };
+  while (!is_enough()) {
+    finding.confirmed += probe.Recurs(finding.smallest) ? 1 : 0;
+    ++finding.confirmations;
+  }
+}
+
+// Whether the failure is two calls that ought to agree in bits and do not: where one kernel call in
+// five differs from the others, that says nothing about what the calls differ in.
+bool ComparesCalls(const Property& property, const Verdict& verdict) {
+  const bool is_bitwise = !verdict.witness || verdict.witness->bound == 0;
+  return property.exactness == Exactness::kBitwise && verdict.cause == Cause::kValue &&
+         is_bitwise && property.rung != Rung::kDeterministic;
+}
+
+// The verdict's words for a failure that did not recur each time; see MakeFinding.
 void JudgeRecurrence(const Property& property, Finding& finding) {
   if (finding.confirmed == finding.confirmations) return;
   Verdict& verdict = finding.verdict;
-  const std::string how_often =
-      fmt::format("failed in {} of {} reruns", finding.confirmed, finding.confirmations);
-  const bool is_relation =
-      property.exactness == Exactness::kBitwise && verdict.cause == Cause::kValue;
-  if (finding.confirmed == 0 && is_relation) {
+  if (ComparesCalls(property, verdict)) {
     verdict.kind = VerdictKind::kInconclusive;
-    verdict.reason = "flaky: " + how_often;
+    verdict.reason =
+        fmt::format("flaky: failed in {} of {} runs", finding.confirmed, finding.confirmations);
   } else {
     verdict.reason = fmt::format("intermittent {} of {}", finding.confirmed, finding.confirmations);
   }
-  verdict.sentence += fmt::format(" (intermittent: {})", how_often);
+  verdict.sentence += fmt::format(" ({})", verdict.reason);
 }
 
 }  // namespace
 
-Finding MakeFinding(const Property& property, const Case& failing, const Signature& signature,
-                    const Contract& contract, KernelSession& session, const RunOptions& options,
-                    RunObserver& observer) {
-  SignatureProbe probe(property, signature, contract, session);
-  const auto end = std::chrono::steady_clock::now() + options.shrink_time;
-  const auto out_of_time = [&] {
-    return (options.stop != nullptr && options.stop->load()) ||
-           std::chrono::steady_clock::now() >= end;
-  };
-  int64_t tries = 0;
-  const auto still_fails = [&](const Case& c) {
-    observer.OnShrink(property, ++tries);
-    return probe.Fails(c);
-  };
-  ShrunkCase shrunk = ShrinkCase(failing, still_fails, options.shrink_budget, out_of_time);
-
+Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
+                    KernelSession& session, const RunOptions& options, RunObserver& observer) {
+  FailureProbe probe(property, failure, contract, session);
+  ShrunkCase shrunk = ShrinkFailure(property, failure.c, probe, options, observer);
   Finding finding;
   finding.kernel = session.spec().text;
-  finding.signature = signature;
   finding.smallest = std::move(shrunk.smallest);
   finding.shrink_steps = shrunk.tries;
-  // Each rerun of a hang costs a whole deadline.
-  finding.confirmations =
-      signature.cause == Cause::kHang ? std::min(1, options.confirmations) : options.confirmations;
-  for (int i = 0; i < finding.confirmations; ++i) {
-    finding.confirmed += probe.Fails(finding.smallest) ? 1 : 0;
-  }
-  finding.verdict = probe.last_verdict().value_or(NeverSeenAgain(signature));
+  Confirm(probe, options, finding);
+  finding.signature = probe.signature();
+  finding.verdict = probe.verdict();
+  finding.derived = DerivedAtFault(property, finding.smallest, contract, finding.verdict);
   JudgeRecurrence(property, finding);
   return finding;
 }

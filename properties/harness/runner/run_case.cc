@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/case/equal.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/lower/lower.h"
 
@@ -96,19 +97,27 @@ std::vector<Outcome> RunAll(const std::vector<Case>& cases, const std::vector<Lo
   return outcomes;
 }
 
-void AddFailure(CaseResult& result, std::string_view property, const Case& c, Verdict verdict) {
-  Signature signature{std::string(property), verdict.cause, verdict.output};
-  result.failures.push_back({std::move(signature), c, std::move(verdict)});
+Signature SignatureOf(std::string_view property, const Verdict& verdict) {
+  return {std::string(property), verdict.cause, verdict.output, verdict.cause_class};
+}
+
+Failure FailureOf(std::string_view property, const Case& c, Verdict verdict) {
+  return {SignatureOf(property, verdict), c, std::move(verdict)};
+}
+
+// The filter as a judge asks it, which does not know under whose name it judges.
+std::function<bool(const Verdict&)> Under(std::string_view property, const CauseFilter& wants) {
+  if (!wants) return {};
+  return [=](const Verdict& verdict) { return wants(SignatureOf(property, verdict)); };
 }
 
 // Derived cases are cases like any other: each must match the reference too.
 void JudgeDerived(const Property& property, const Evidence& evidence, CaseResult& result) {
   if (property.id.starts_with("equivalence.")) return;
   for (size_t i = 0; i < evidence.cases.size(); ++i) {
-    if (!HasBound(evidence.cases[i].problem.dtype)) continue;
     Verdict verdict = MatchesReference(evidence, i, "it does not match the reference");
     if (verdict.kind == VerdictKind::kFail) {
-      AddFailure(result, kEquivalence, evidence.cases[i], std::move(verdict));
+      result.failures.push_back(FailureOf(kEquivalence, evidence.cases[i], std::move(verdict)));
       return;
     }
   }
@@ -122,7 +131,8 @@ void JudgeRefusals(const std::vector<Case>& cases, const std::vector<Outcome>& o
     Verdict verdict = FailWith(
         Cause::kRefused,
         fmt::format("the kernel {}, but its contract promises this call", outcomes[i].reason));
-    return AddFailure(result, kAcceptance, cases[i], std::move(verdict));
+    result.failures.push_back(FailureOf(kAcceptance, cases[i], std::move(verdict)));
+    return;
   }
 }
 
@@ -138,8 +148,18 @@ std::optional<Verdict> JudgeStatuses(const std::vector<Outcome>& outcomes) {
 
 }  // namespace
 
+std::optional<Case> DerivedAtFault(const Property& property, const Case& c,
+                                   const Contract& contract, const Verdict& verdict) {
+  if (!verdict.witness) return std::nullopt;
+  Derived derived = property.derive(c, contract);
+  if (verdict.call >= derived.cases.size() || SameCase(derived.cases[verdict.call], c)) {
+    return std::nullopt;
+  }
+  return std::move(derived.cases[verdict.call]);
+}
+
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   KernelSession& session) {
+                   KernelSession& session, const CauseFilter& wants_cause) {
   CaseResult result;
   if (std::string reason = property.unsupported(contract); !reason.empty()) {
     result.verdict = OfKind(VerdictKind::kUnsupported, std::move(reason));
@@ -163,17 +183,16 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   if (auto verdict = JudgeStatuses(outcomes)) {
     result.verdict = std::move(*verdict);
   } else {
-    const Evidence evidence{contract, derived.cases, outcomes, oracle};
+    Evidence evidence{contract, derived.cases, outcomes, oracle, Under(property.id, wants_cause)};
     result.verdict = property.judge(evidence);
+    evidence.wants_cause = Under(kEquivalence, wants_cause);
     JudgeDerived(property, evidence, result);
   }
   for (const Outcome& outcome : outcomes) result.verdict.via_mask |= outcome.via_mask;
   if (property.id == kAcceptance && !result.failures.empty()) {
     result.verdict = result.failures.front().verdict;
   } else if (result.verdict.kind == VerdictKind::kFail) {
-    Failure own{
-        {std::string(property.id), result.verdict.cause, result.verdict.output}, c, result.verdict};
-    result.failures.insert(result.failures.begin(), std::move(own));
+    result.failures.insert(result.failures.begin(), FailureOf(property.id, c, result.verdict));
   }
   return result;
 }

@@ -4,6 +4,8 @@
 #ifndef ATTEST_HARNESS_RUNNER_RUN_CASE_H_
 #define ATTEST_HARNESS_RUNNER_RUN_CASE_H_
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "impl/attention/contract.h"
@@ -29,9 +31,18 @@ struct CaseResult {
   int64_t calls = 0;
 };
 
+// The case that the verdict's witness is from, where the property has derived it from `c`; nullopt
+// where it is `c` itself or there is no witness.
+std::optional<Case> DerivedAtFault(const Property& property, const Case& c,
+                                   const Contract& contract, const Verdict& verdict);
+
+// Which failures are worth a search for their cause, which costs more than all else in a failing
+// case; asked with a signature that has no class yet. Empty = all.
+using CauseFilter = std::function<bool(const Signature&)>;
+
 // `c` must be valid.
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   KernelSession& session);
+                   KernelSession& session, const CauseFilter& wants_cause = {});
 
 }  // namespace attest
 

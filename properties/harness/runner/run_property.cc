@@ -1,6 +1,7 @@
 #include "properties/harness/runner/run_property.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 #include "properties/harness/case/random.h"
 #include "properties/harness/runner/conclude.h"
 #include "properties/harness/runner/rapidcheck_driver.h"
-#include "properties/harness/runner/run_case.h"
 
 namespace attest {
 namespace {
@@ -87,7 +87,9 @@ class PropertyRun {
 
   Answer Test(const Case& c) {
     if (IsTimeUp()) return Answer::kStop;
-    CaseResult result = RunCase(property_, c, contract_, session_);
+    CaseResult result =
+        RunCase(property_, c, contract_, session_,
+                [this](const Signature& signature) { return WantsCause(signature); });
     result_.calls += result.calls;
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);
@@ -127,33 +129,69 @@ class PropertyRun {
     result_.uninformative_rows += verdict.uninformative_rows;
     result_.unconstrained_rows += verdict.unconstrained_rows;
     result_.worst_ratio = std::max(result_.worst_ratio, verdict.worst_ratio);
+    KeepLargest(verdict.figures);
     KeepReason(verdict);
     return true;
   }
 
+  void KeepLargest(const ErrorFigures& seen) {
+    ErrorFigures& kept = result_.figures;
+    kept.probable_ratio = std::max(kept.probable_ratio, seen.probable_ratio);
+    kept.rms = std::max(kept.rms, seen.rms);
+    if (std::abs(seen.bias) > std::abs(kept.bias)) kept.bias = seen.bias;
+    kept.plain_ratio = std::max(kept.plain_ratio, seen.plain_ratio);
+  }
+
   void KeepReason(const Verdict& verdict) {
-    if (verdict.kind == VerdictKind::kMarginal && facts_.first_marginal.empty()) {
-      facts_.first_marginal = verdict.reason;
-    }
+    if (verdict.kind == VerdictKind::kMarginal) ++result_.marginal_reasons[verdict.reason];
     if (verdict.kind == VerdictKind::kInconclusive && facts_.first_inconclusive.empty()) {
       facts_.first_inconclusive = verdict.reason;
     }
   }
 
+  // A failure without a class is one of any kind that shares all else with it; of those with one
+  // there is a limit.
+  bool IsKnown(const Signature& signature) const {
+    return CountKnown(signature) > 0 || !HasRoomForClasses(signature);
+  }
+
+  int64_t CountKnown(const Signature& pattern) const {
+    return std::count_if(known_.begin(), known_.end(),
+                         [&](const Signature& known) { return Covers(pattern, known); });
+  }
+
+  bool HasRoomForClasses(Signature signature) const {
+    signature.cause_class.clear();
+    return CountKnown(signature) < options_.max_classes;
+  }
+
+  // Only a failure that could yet be reported needs its cause, and after so many of one sort a class
+  // that has not shown is not to be expected.
+  bool WantsCause(const Signature& signature) {
+    constexpr int kEnough = 32;
+    return HasRoomForFindings() && HasRoomForClasses(signature) &&
+           ++causes_sought_[signature] <= kEnough;
+  }
+
+  bool HasRoomForFindings() const {
+    return static_cast<int64_t>(result_.findings.size() + pending_.size()) <
+           static_cast<int64_t>(options_.max_findings);
+  }
+
   // A signature met for the first time is kept to be looked into.
   void Consider(Failure failure) {
     hangs_ += failure.verdict.cause == Cause::kHang ? 1 : 0;
-    const auto room = static_cast<int64_t>(options_.max_findings) -
-                      static_cast<int64_t>(result_.findings.size() + pending_.size());
-    if (room <= 0 || !known_.insert(failure.signature).second) return;
+    if (!HasRoomForFindings() || IsKnown(failure.signature)) return;
+    known_.insert(failure.signature);
     pending_.push_back(std::move(failure));
   }
 
   // A derived case that differs from the reference is reported under equivalence's own name.
   void Report(const Failure& failure) {
     const Property* named = FindProperty(failure.signature.property);
-    Finding finding = MakeFinding(named == nullptr ? property_ : *named, failure.c,
-                                  failure.signature, contract_, session_, options_, observer_);
+    Finding finding = MakeFinding(named == nullptr ? property_ : *named, failure, contract_,
+                                  session_, options_, observer_);
+    known_.insert(finding.signature);  // a smaller case may have shown its class
     finding.cases_to_first = result_.cases_run();
     observer_.OnFinding(finding);
     result_.findings.push_back(std::move(finding));
@@ -166,6 +204,7 @@ class PropertyRun {
   RunObserver& observer_;
   const uint64_t seed_;
   std::set<Signature> known_;
+  std::map<Signature, int> causes_sought_;  // by signatures without a class
   std::vector<Failure> pending_;
   int64_t draws_ = 0;
   int hangs_ = 0;

@@ -16,6 +16,7 @@
 #include "properties/harness/case/bins.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/judge/verdict.h"
+#include "properties/harness/runner/run_case.h"
 #include "properties/harness/sandbox/session.h"
 #include "properties/property.h"
 
@@ -37,7 +38,11 @@ struct RunOptions {
   int64_t shard_count = 1;
   int64_t shrink_budget = 1500;  // cases tried while shrinking one finding
   int confirmations = 3;         // reruns of the smallest case; of one that hangs a single one
+  int recounts = 20;             // reruns at least, where they do not all fail: to know how often
   int max_findings = 4;          // distinct signatures looked for in one property
+  // Signatures that differ in their class alone. A kernel that is wrong throughout fits many a
+  // hypothesis by chance: more are one fault in many lights.
+  int max_classes = 3;
   // Shrinking one finding ends here too: a candidate that hangs costs a whole deadline.
   std::chrono::milliseconds shrink_time{20000};
   int max_hangs = 2;  // a property ends after so many hangs: it has failed by then
@@ -61,7 +66,9 @@ struct PropertyResult {
   int64_t rows = 0, uninformative_rows = 0, unconstrained_rows = 0;
   double worst_ratio = 0;
   double seconds = 0;
+  ErrorFigures figures;  // the largest of each
   std::map<std::string, int64_t> unsupported_reasons;
+  std::map<std::string, int64_t> marginal_reasons;  // "bits" "statistics": cases
   BinCounts bins;
   std::vector<Finding> findings;
 
@@ -83,11 +90,14 @@ PropertyResult RunProperty(const Property& property, const Contract& contract,
                            KernelSession& session, const RunOptions& options,
                            RunObserver& observer);
 
-// Shrinks and confirms one failure: what RunProperty does with each, and `attest shrink` with a
-// file.
-Finding MakeFinding(const Property& property, const Case& failing, const Signature& signature,
-                    const Contract& contract, KernelSession& session, const RunOptions& options,
-                    RunObserver& observer);
+// Shrinks and confirms one failure of `property`: what RunProperty does with each, and
+// `attest shrink` with a file. A failure that does not recur each time has its counts in the
+// verdict's reason: a value or a fault stays FAIL ("intermittent 3 of 20"), for a kernel that was
+// wrong once is wrong; two calls that differed in bits are INCONCLUSIVE ("flaky: failed in 3 of 20
+// runs"), for a kernel that does not repeat itself need not break the relation; unless it is
+// repeating itself that the property is about.
+Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
+                    KernelSession& session, const RunOptions& options, RunObserver& observer);
 
 }  // namespace attest
 

@@ -1,0 +1,111 @@
+#include "impl/reference/bound_range.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace attest {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+constexpr unsigned kEveryMechanism =
+    kHiddenByLength | kHiddenByCausal | kHiddenByWindow | kHiddenByMask | kHiddenByBias;
+
+// The mechanisms (bits of HiddenBy) that keep non-finite data of a tensor from mattering.
+unsigned SafeMechanisms(const Contract& contract, PoisonTensor tensor) {
+  const std::pair<unsigned, PoisonPlace> kPlaces[] = {{kHiddenByLength, PoisonPlace::kLength},
+                                                      {kHiddenByCausal, PoisonPlace::kCausal},
+                                                      {kHiddenByWindow, PoisonPlace::kWindow},
+                                                      {kHiddenByMask, PoisonPlace::kMask},
+                                                      {kHiddenByBias, PoisonPlace::kBias}};
+  unsigned safe = 0;
+  for (const auto& [bit, place] : kPlaces) {
+    if (contract.IsPoisonSafe(tensor, place)) safe |= bit;
+  }
+  return safe;
+}
+
+bool ValueIsFinite(const HeadFacts& head, int64_t key) {
+  return head.kv.values_finite || head.kv.value_is_finite[static_cast<size_t>(key)];
+}
+
+// The largest that a score may get on its way, scaled and based on 2 or not.
+double Reach(const Roundings& r, double product, double bias) {
+  return product * std::max({1.0, r.abs_scale, r.abs_scale * kLog2E}) + bias * kLog2E;
+}
+
+}  // namespace
+
+RangeCheck::RangeCheck(const Problem& problem, const Inputs& inputs, const Contract& contract,
+                       const Roundings& roundings)
+    : p_(problem),
+      inputs_(inputs),
+      r_(roundings),
+      safe_keys_(SafeMechanisms(contract, PoisonTensor::kK)),
+      safe_values_(SafeMechanisms(contract, PoisonTensor::kV)) {}
+
+// Enough for every row of the head at once, in nearly every head.
+bool RangeCheck::HeadIsSafe(const HeadFacts& head) const {
+  const double reach = Reach(r_, head.largest_product, head.largest_bias);
+  return reach <= r_.range / 4 && reach <= r_.score_range / 4 && head.kv.values_finite &&
+         r_.abs_scale * kLog2E <= r_.range / 4 && head.kv.largest_value_sum <= r_.range / 4 &&
+         head.largest_query * std::max(1.0, r_.abs_scale) <= r_.query_range / 4;
+}
+
+bool RangeCheck::MayOverflow(HeadFacts& head, const Row& row) const {
+  if (HeadIsSafe(head)) return false;
+  return HiddenMayOverflow(head, row) || QueryMayOverflow(row) || VisibleMayOverflow(head, row);
+}
+
+// A NaN is no overflow.
+bool RangeCheck::ScoreMayOverflow(HeadFacts& head, const Row& row, int64_t key) const {
+  double bias = 0;
+  if (p_.bias && p_.bias->At(row.batch, row.head, row.query, key)) {
+    bias = std::abs(inputs_.bias.Broadcast(row.batch, row.head, row.query, key));
+  }
+  const double product = head.AbsProducts()(row.query, key);
+  // The scale alone may be out of range too, and infinity times a zero product is NaN.
+  if (std::max(Reach(r_, product, bias), r_.abs_scale * kLog2E) > r_.range / 2) return true;
+  return r_.abs_scale * product + bias > r_.score_range / 2;
+}
+
+// Any one safe mechanism is enough: what it hides is never looked at.
+bool RangeCheck::HiddenMayOverflow(HeadFacts& head, const Row& row) const {
+  if ((safe_keys_ & safe_values_) == kEveryMechanism) return false;
+  for (int64_t j = 0; j < p_.kv_len; ++j) {
+    const unsigned why = WhyHidden(p_, row, j);
+    if (why == kHiddenByNothing) continue;
+    if ((why & safe_keys_) == 0 && (ScoreMayOverflow(head, row, j) ||
+                                    std::isnan(head.AbsProducts()(row.query, j)))) {
+      return true;
+    }
+    if ((why & safe_values_) == 0 && !ValueIsFinite(head, j)) return true;
+  }
+  return false;
+}
+
+// scale * q, where it is stored in a type of less range.
+bool RangeCheck::QueryMayOverflow(const Row& row) const {
+  for (int64_t d = 0; d < p_.head_dim; ++d) {
+    if (std::abs(inputs_.q.At(row.batch, row.head, row.query, d)) * r_.abs_scale > r_.query_range) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool RangeCheck::VisibleMayOverflow(HeadFacts& head, const Row& row) const {
+  const std::vector<int64_t> keys = VisibleKeys(p_, row);
+  for (const int64_t j : keys) {
+    if (ScoreMayOverflow(head, row, j)) return true;
+  }
+  const int64_t kv_head = row.head / p_.heads_per_kv_head();
+  for (int64_t d = 0; d < p_.value_dim; ++d) {
+    double sum = 0;
+    for (const int64_t j : keys) sum += std::abs(inputs_.v.At(row.batch, kv_head, j, d));
+    // The running accumulator may hold the plain sum of |v| before it is normalised.
+    if (sum > r_.range / 2) return true;
+  }
+  return false;
+}
+
+}  // namespace attest

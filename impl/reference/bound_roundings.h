@@ -1,0 +1,71 @@
+// A numerics profile as numbers: the roundings that the bound forgives in one call. The symbols are
+// those of BOUND.md. Private to the bound.
+#ifndef ATTEST_REFERENCE_BOUND_ROUNDINGS_H_
+#define ATTEST_REFERENCE_BOUND_ROUNDINGS_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "impl/attention/contract.h"
+#include "impl/attention/problem.h"
+
+namespace attest {
+
+// Each is a count of roundings; BOUND.md says what is counted.
+constexpr double kScoreRoundings = 6;    // of a score, besides its head_dim products and sums
+constexpr double kShiftRoundings = 8;    // of s - m, in units of u max(|s|, |m|)
+constexpr double kLogRoundings = 8;      // of s - lse, in units of u ln n
+constexpr double kRescaleRoundings = 6;  // of what is exponentiated, in units of u (m - s)
+constexpr double kPlainExps = 3;         // exps that every key meets, besides its rescales
+constexpr double kSumRoundings = 6;      // of a sum, besides one an addend and one a rescale
+constexpr double kDivideRoundings = 3;   // of an output: reciprocal, product, store
+constexpr double kMergeRoundings = 4;    // of weights exp(lse_i - lse) that are not renormalised
+constexpr double kMergeLogRoundings = 6;
+constexpr double kSlack = 1.01;          // first-order terms made whole
+constexpr double kHoeffding = 2.5;       // the lambda of P
+
+struct Roundings {
+  Roundings(const Problem& problem, const NumericsProfile& profile);
+
+  double u;           // accumulation, half an ulp of 1 (more where sums truncate)
+  bool biased;        // sums truncate: their errors do not cancel
+  double exp_error;   // relative error of one exp
+  double tau;         // what underflow in the accumulation type may lose, absolute
+  double u_score;     // rounding of a stored score; 0 = not narrower than the accumulator
+  double score_lost;  // and what its underflow may lose
+  double u_query;     // rounding of scale * q in storage; 0 = none, or the scale is a power of two
+  double query_lost;
+  double u_weight;  // rounding of a weight before it multiplies v; 0 = none
+  double weight_normal, weight_lost;
+  double u_out;         // half an ulp of 1 (one where it truncates) of out and weights; 0 = counted in u
+  double out_lost;
+  double u_lse;         // the same of the stored lse
+  double input_roundings;  // 1 where inputs are rounded to a narrower accumulator, else 0
+  bool rounded_lse;     // the lse sums rounded weights
+  int64_t summation_block;
+  double abs_scale;
+  double range, score_range, query_range, out_range;  // largest finite values
+  bool extended_reference;
+
+  // How many additions a term of a sum over `keys` keys takes part in.
+  double Depth(double keys) const;
+  // The error of storing a value of size at most `size` as an output.
+  double StoreError(double size) const;
+  // What the reference itself may be off by, where its terms add up to `size` and give `value`.
+  double ReferenceError(double value, double size) const;
+};
+
+// Half an ulp of `size` in a format of that roundoff: the roundoff times the power of two at or below
+// `size`, and at least `lost`.
+inline double HalfUlp(double roundoff, double lost, double size) {
+  const uint64_t exponent = std::bit_cast<uint64_t>(size) & 0x7FF0000000000000u;
+  return std::max(roundoff * std::bit_cast<double>(exponent), lost);
+}
+
+// n u / (1 - n u); infinite where the sum may have no correct digit.
+double Gamma(double n, double u);
+
+}  // namespace attest
+
+#endif  // ATTEST_REFERENCE_BOUND_ROUNDINGS_H_

@@ -1,0 +1,105 @@
+// One row's errors before any value is looked at: how far each visible key's log-weight may be off,
+// and what the sums lose. All tiers start from here. Private to the bound.
+#ifndef ATTEST_REFERENCE_BOUND_ROW_H_
+#define ATTEST_REFERENCE_BOUND_ROW_H_
+
+#include <optional>
+#include <vector>
+
+#include <Eigen/Core>
+
+#include "impl/attention/visibility.h"
+#include "impl/reference/bound_roundings.h"
+#include "impl/reference/reference.h"
+
+namespace attest {
+
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using ConstPlane = Eigen::Map<const RowMajor>;
+
+// The [len, dim] matrix of one batch item and head.
+ConstPlane PlaneOf(const Array& array, int64_t b, int64_t h);
+
+// What the query heads of one kv head share.
+struct KvFacts {
+  KvFacts(const Inputs& inputs, int64_t b, int64_t kv_head);
+
+  const ConstPlane k, v;
+  Eigen::VectorXd key_norm;  // Euclidean, never below the exact ones
+  Eigen::VectorXd key_sum;   // sums of absolute values
+  double largest_key_norm = 0, largest_key_sum = 0;  // infinite where some key is not finite
+
+  Eigen::RowVectorXd least_value, greatest_value;  // by column, of the finite v
+  double largest_value = 0;                        // of the finite |v|
+  double largest_value_sum = 0;                    // over the columns, of the finite |v|
+  bool values_finite = true;
+  bool values_constant = false;       // each column holds one value
+  std::vector<bool> value_is_finite;  // [kv_len]; empty where all are
+  RowMajor squared_values;            // 0 where not finite
+
+ private:
+  void MeasureOddValues();
+};
+
+// What the rows of one query head share.
+class HeadFacts {
+ public:
+  HeadFacts(const Problem& p, const Inputs& inputs, const Reference& reference, double bias,
+            const KvFacts& kv, int64_t b, int64_t h);
+
+  const KvFacts& kv;
+  const double largest_bias;   // of the whole problem, as LargestBias gives it
+  Eigen::VectorXd query_norm;  // as key_norm
+  Eigen::VectorXd query_sum;
+  double largest_query = 0;    // of the query sums, so at least every |q_d|
+  double largest_product = 0;  // of the norms; infinite where some input is not finite
+
+  // |Q||K|^T, made when first asked for.
+  const RowMajor& AbsProducts();
+  // sum of w v^2 by row and column, made when first asked for.
+  const RowMajor& SecondMoments();
+
+ private:
+  const ConstPlane q_, weights_;
+  std::optional<RowMajor> abs_products_, second_moments_;
+};
+
+// The largest |bias| that is not -inf; infinite where one is NaN or +inf.
+double LargestBias(const Inputs& inputs);
+
+enum class Condition { kByNorms, kExact };  // |q||k_j| from above, or sum |q_d||k_jd|
+
+struct RowErrors {
+  double keys = 0;                 // n
+  std::vector<int64_t> key;        // visible keys in order; all below are indexed alike
+  std::vector<double> weight;      // w, of the reference
+  std::vector<double> score;       // s
+  std::vector<double> condition;   // a: scale |q||k| + |bias|
+  std::vector<double> biased_score_error;  // part of a score's error that is no sum of roundings
+  std::vector<double> score_error;  // E
+  std::vector<double> rescales;     // R
+  std::vector<double> eta;          // error of ln w
+  std::vector<double> grow;         // e^eta - 1 or a little more
+  std::vector<double> phi;          // relative error of the key's term in a sum
+  std::vector<double> lost;         // of w, absolute, by underflow
+  double max = 0, lse = 0, log_keys = 0;
+  double max_rescales = 0, max_eta = 0, max_phi = 0;
+  double sum_grow = 0;  // of w grow
+  double shrink = 0;    // 1 - sum of w e^-eta or a little more
+  double sum_lost = 0;
+  double theta = 0;     // relative error of the sum of weights
+  bool saturated = false;  // eta so large that only the range of V bounds anything
+
+  double least_sum() const;  // Z: the least that the weights may add up to
+  // ln of how far the sum of weights may be off either way.
+  double LogSumError() const;
+};
+
+// Measures a row of finite visible scores; `out` is reused storage.
+void MeasureRow(const Problem& p, const Inputs& inputs, const Reference& reference,
+                const Roundings& r, HeadFacts& head, const Row& row, Condition condition,
+                RowErrors& out);
+
+}  // namespace attest
+
+#endif  // ATTEST_REFERENCE_BOUND_ROW_H_

@@ -1,0 +1,291 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "impl/reference/bound_tiers.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kRoundOff = 1 + 1e-6;  // of these formulas themselves, in double
+
+// Beyond this much log-weight error the reachable interval is worth its sweeps.
+constexpr double kWideEta = 0.02;
+// Keys further below the row's largest weight than this cannot move a mean that is held in double.
+constexpr double kNegligible = -70;
+
+constexpr double kRootFloor = 1e-150;
+
+// What one output element's error is made of; v is its column of V, o its value.
+struct Column {
+  double out = 0;
+  double common = 0;   // C: errors of scores and exps, which the division by their sum shares
+  double summed = 0;   // of adding up weights times v
+  double rounded = 0;  // of rounding the weights, per u_weight
+  double lost = 0;     // of weights lost to underflow
+  double size = 0;     // sum of w |v|
+};
+
+// What the row's sums are wrong by, as far as outputs see it.
+struct SumErrors {
+  double theta = 0;    // relative, of the sum of weights
+  double by_logs = 0;  // of ln of that sum, by the errors of its terms
+  double lost = 0;     // of the weights, by underflow
+};
+
+SumErrors SumErrorsOf(const RowErrors& e) {
+  return {e.theta, e.LogSumError(), e.sum_lost};
+}
+
+// B of BOUND.md, section 5, from a column's parts.
+double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, const Column& c) {
+  if (!(sums.theta < 1)) return kInf;
+  const double o = std::abs(c.out);
+  const double numerator = c.summed + r.u_weight * (c.rounded + c.common) + kSlack * c.lost +
+                           c.common * sums.lost;
+  const double mean = c.common + (numerator + (o + c.common) * sums.theta) / (1 - sums.theta);
+  const double merged =
+      mean + kDivideRoundings * r.u * (o + mean) +
+      r.u * (kMergeRoundings * (std::abs(e.max) + 1) + kMergeLogRoundings * e.log_keys) * o +
+      (3 * e.keys + 9) * r.tau;
+  const double stored = merged + r.StoreError(o + merged) + r.tau;
+  return stored * kRoundOff + r.ReferenceError(c.out, c.size);
+}
+
+double LseBound(const Roundings& r, const RowErrors& e, const SumErrors& sums) {
+  if (!(sums.theta < 1)) return kInf;
+  const double rounded = r.rounded_lse ? r.u_weight + sums.lost : 0;
+  const double size = std::abs(e.lse);
+  const double error = sums.by_logs + sums.theta / (1 - sums.theta) + rounded +
+                       r.u * (kMergeRoundings * std::abs(e.max) +
+                              kMergeLogRoundings * e.log_keys + size + 8) +
+                       r.u_lse * size + e.keys * r.tau;
+  return error * kRoundOff + r.ReferenceError(e.lse, 1 + size);
+}
+
+// What dividing by the sum adds to each weight's relative error.
+double DivisionError(const Roundings& r, const RowErrors& e, double theta) {
+  if (!(theta < 1)) return kInf;
+  return theta / (1 - theta) + r.u_weight +
+         r.u * (kDivideRoundings + kMergeRoundings * (std::abs(e.max) + 1) +
+                kMergeLogRoundings * e.log_keys);
+}
+
+// The bound of a stored weight w whose error before it is stored is `error`.
+double StoredWeightBound(const Roundings& r, const RowErrors& e, double w, double error) {
+  const double whole = error + (e.keys + 4) * r.tau;
+  return (whole + r.StoreError(w + whole)) * kRoundOff + r.ReferenceError(w, w);
+}
+
+// A weight is e^s / sum e^s, or e^(s - lse): the first loses in the sum, the second in |lse|.
+std::vector<double> WeightBounds(const RowContext& context, const RowErrors& e) {
+  if (!context.problem.want_weights) return {};
+  const Roundings& r = context.roundings;
+  std::vector<double> bounds(static_cast<size_t>(context.problem.kv_len), 0.0);
+  const double relative = DivisionError(r, e, e.theta);
+  for (size_t n = 0; n < e.key.size(); ++n) {
+    const double w = e.weight[n];
+    double error = 1 + relative;
+    if (!e.saturated) {
+      const double above =
+          (e.grow[n] + relative + e.grow[n] * relative + e.shrink) / e.least_sum();
+      const double below = e.sum_grow + std::min(e.grow[n], e.eta[n]) + relative;
+      error = std::min(error, w * std::max(above, below));
+    }
+    bounds[static_cast<size_t>(e.key[n])] = StoredWeightBound(r, e, w, error + e.lost[n]);
+  }
+  return bounds;
+}
+
+// The least relative error that is forgiven in a sum over so many keys.
+double LeastSumError(const Roundings& r, double keys) {
+  return Gamma(r.Depth(keys) + kSumRoundings + r.input_roundings, r.u);
+}
+
+// The furthest that sum z v / sum z can get from o where each z may lie anywhere between w e^-eta and
+// w e^eta: Dinkelbach's iteration, upwards for sign = 1. Stops as soon as a sweep does not improve:
+// an iterate that rounds onto some v would drop that key and go back.
+double Reach(const RowContext& context, const RowErrors& e, int64_t column, double sign) {
+  double best = sign * context.Out(column);
+  const double start = best;
+  std::vector<double> logs(e.key.size());
+  for (int sweep = 0; sweep < 50; ++sweep) {
+    // Relative to the largest chosen here: ends of intervals may lie further apart than exp reaches.
+    double top = -kInf;
+    for (size_t n = 0; n < e.key.size(); ++n) {
+      const bool up = sign * context.Value(e.key[n], column) > best;
+      logs[n] = e.score[n] + (up ? e.eta[n] : -e.eta[n]);
+      top = std::max(top, logs[n]);
+    }
+    double sum = 0, total = 0;
+    for (size_t n = 0; n < e.key.size(); ++n) {
+      const double z = std::exp(logs[n] - top);
+      sum += z * sign * context.Value(e.key[n], column);
+      total += z;
+    }
+    if (!(total > 0) || !(sum / total > best)) break;
+    best = sum / total;
+  }
+  return best - start;
+}
+
+bool IsWide(const RowErrors& e) {
+  if (e.max_eta <= kWideEta) return false;
+  for (size_t n = 0; n < e.key.size(); ++n) {
+    if (e.eta[n] > kWideEta && e.score[n] - e.lse + e.eta[n] > kNegligible) return true;
+  }
+  return false;
+}
+
+Column MeasureColumn(const RowContext& context, const RowErrors& e, int64_t d, bool wide) {
+  Column c;
+  c.out = context.Out(d);
+  double distance = 0, largest = 0;
+  for (size_t n = 0; n < e.key.size(); ++n) {
+    const double v = context.Value(e.key[n], d), w = e.weight[n];
+    const double size = std::abs(v), away = std::abs(v - c.out), either = std::max(size, away);
+    const double high = w * (1 + e.grow[n]);
+    c.common += w * e.grow[n] * away;
+    c.summed += high * e.phi[n] * size;
+    c.rounded += high * either;
+    c.lost += e.lost[n] * either;
+    c.size += w * size;
+    distance = std::max(distance, away);
+    largest = std::max(largest, size);
+  }
+  const double z = e.saturated ? 0 : e.least_sum();
+  const auto least = [z](double sum, double cap) { return z > 0 ? std::min(sum / z, cap) : cap; };
+  c.common = least(c.common, distance);
+  c.summed = least(c.summed, e.max_phi * largest);
+  c.rounded = least(c.rounded, 2 * largest);
+  if (wide) {
+    const double reach = std::max(Reach(context, e, d, 1), Reach(context, e, d, -1));
+    c.common = std::min(c.common, reach + 1e-12 * largest);
+  }
+  return c;
+}
+
+}  // namespace
+
+RowNumbers WorstBound(const RowContext& context, const RowErrors& errors) {
+  RowNumbers bound;
+  bound.lse = LseBound(context.roundings, errors, SumErrorsOf(errors));
+  bound.weights = WeightBounds(context, errors);
+  const bool wide = IsWide(errors);
+  for (int64_t d = 0; d < context.problem.value_dim; ++d) {
+    // A visible NaN in V: the bound stays 0.
+    const bool due = !std::isnan(context.Out(d));
+    bound.out.push_back(
+        due ? OutBound(context.roundings, errors, SumErrorsOf(errors),
+                       MeasureColumn(context, errors, d, wide))
+            : 0);
+  }
+  return bound;
+}
+
+// By Cauchy and Schwarz each weighted sum over the keys is at most a factor of the row times a root
+// of the column's second moments: sum w (v - o)^2 = sum w v^2 - o^2, and max(|v|, |v - o|)^2 is at
+// most the sum of both squares.
+RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
+  RowNumbers bound;
+  const SumErrors sums = SumErrorsOf(e);
+  bound.lse = LseBound(context.roundings, e, sums);
+  bound.weights = WeightBounds(context, e);
+  double grow = 0, phi = 0, high = 0;  // roots of sum w x^2
+  for (size_t n = 0; n < e.key.size(); ++n) {
+    const double w = e.weight[n], h = 1 + e.grow[n];
+    grow += w * e.grow[n] * e.grow[n];
+    phi += w * h * h * e.phi[n] * e.phi[n];
+    high += w * h * h;
+  }
+  const double z = e.saturated ? 0 : e.least_sum();
+  const double per_z = z > 0 ? 1 / z : kInf;
+  grow = std::sqrt(grow) * per_z, phi = std::sqrt(phi) * per_z, high = std::sqrt(high) * per_z;
+  const RowMajor& moments = context.head.SecondMoments();
+  for (int64_t d = 0; d < context.problem.value_dim; ++d) {
+    Column c;
+    c.out = context.Out(d);
+    const double o = c.out, second = moments(context.row.query, d);
+    if (std::isnan(o)) {
+      bound.out.push_back(0);
+      continue;
+    }
+    const double low = context.head.kv.least_value(d), top = context.head.kv.greatest_value(d);
+    const double largest = std::max(std::abs(low), std::abs(top));
+    // The difference of squares cancels: what it may be off by is added.
+    const double variance = std::max(0.0, second - o * o) + 1e-14 * (1 + e.keys) * second;
+    const auto least = [](double sum, double cap) { return sum < cap ? sum : cap; };
+    const double distance = std::max(top - o, o - low);
+    // Squares of tiny values vanish.
+    const double root = std::sqrt(second) * kRoundOff + std::min(largest, kRootFloor);
+    const double deviation = std::sqrt(variance) + std::min(distance, kRootFloor);
+    c.size = root;
+    c.common = least(grow * deviation, distance);
+    c.summed = least(phi * root, e.max_phi * largest);
+    c.rounded = least(high * (root + deviation), 2 * largest);
+    c.lost = e.sum_lost * 2 * largest;
+    bound.out.push_back(OutBound(context.roundings, e, sums, c) * kRoundOff +
+                        4 * context.roundings.tau);
+  }
+  return bound;
+}
+
+RowFloor MakeFloor(const Roundings& r, double keys, double lse) {
+  const double log_keys = std::log(keys), phi = LeastSumError(r, keys);
+  if (!(phi < 1)) return {};  // W is infinite; nothing is claimed of it
+  // m lies between lse - ln n and lse.
+  const double max = std::max({0.0, lse - log_keys, -lse});
+  const double merge = r.u * (kMergeRoundings * (max + 1) + kMergeLogRoundings * log_keys);
+  const double eta = r.u * (kShiftRoundings * max + kLogRoundings * log_keys) +
+                     kPlainExps * r.exp_error;
+  const double sum = phi / (1 - phi);
+  RowFloor floor;
+  const double mean = (phi + r.u_weight) / (1 - phi) + sum;
+  floor.out_slope = mean + kDivideRoundings * r.u * (1 + mean) + merge;
+  floor.out_offset = (3 * keys + 9) * r.tau;
+  floor.lse = eta + sum + r.u * (kMergeRoundings * max + kMergeLogRoundings * log_keys +
+                                 std::abs(lse) + 8);
+  floor.weight_slope = std::min(1.0, eta + sum + r.u_weight + r.u * kDivideRoundings + merge);
+  floor.weight_offset = (keys + 4) * r.tau;
+  floor.store_roundoff = r.u_out;
+  floor.store_lost = r.u_out > 0 ? r.out_lost : 0;
+  return floor;
+}
+
+// All keys as bad as the worst can be, all columns as wide as the widest.
+double CrudeBound(const RowContext& context, double keys, double log_max, const ColumnMaxima& v) {
+  const Roundings& r = context.roundings;
+  const HeadFacts& head = context.head;
+  const int64_t i = context.row.query;
+  const auto dim = static_cast<double>(context.problem.head_dim);
+  const double a = r.abs_scale * head.query_norm(i) * head.kv.largest_key_norm + head.largest_bias;
+  const double reach = dim + 2 + head.query_sum(i) + head.kv.largest_key_sum;
+  const double score_error =
+      (Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u) + r.u_score +
+       kSlack * r.u_query) * a +
+      r.score_lost + r.query_lost * head.kv.largest_key_sum +
+      r.tau * std::max(1.0, r.abs_scale) * reach;
+  RowErrors e;
+  e.keys = keys;
+  e.log_keys = std::log(keys);
+  e.max = std::max(a, log_max);
+  const double eta = score_error +
+                     r.u * (kShiftRoundings * e.max + kLogRoundings * e.log_keys +
+                            kRescaleRoundings * 2 * a) +
+                     (kPlainExps + keys) * r.exp_error;
+  if (!(eta < kWideEta)) return kInf;
+  const double grow = eta * (1 + eta), z = 1 - eta;
+  const double phi = Gamma(r.Depth(keys) + keys + kSumRoundings + r.input_roundings, r.u);
+  const double lost = keys * (r.weight_lost + r.tau);
+  Column c;
+  c.out = v.out;
+  c.common = grow * v.deviation / z;
+  c.summed = phi * (1 + grow) * v.root / z;
+  c.rounded = (1 + grow) * (v.root + v.deviation) / z;
+  c.lost = lost * 2 * head.kv.largest_value;
+  c.size = v.root;
+  return OutBound(r, e, {phi * (1 + grow) / z, eta, lost}, c);
+}
+
+}  // namespace attest

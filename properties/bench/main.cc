@@ -1,0 +1,85 @@
+// attest_bench: prints the figures that the oracle's claims rest on.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "properties/bench/oracle_tables.h"
+#include "properties/harness/case/random.h"
+
+namespace attest {
+
+uint64_t SeedOf(const OracleOptions& options, Stream stream, int64_t number) {
+  const uint64_t seed = MixIn(options.seed, static_cast<uint64_t>(stream));
+  return MixIn(seed, static_cast<uint64_t>(number));
+}
+
+void ShowProgress(const char* what, int64_t done, int64_t all) {
+  static const bool kIsTerminal = isatty(STDERR_FILENO) != 0;
+  if (!kIsTerminal) return;
+  if (done >= all) {
+    fmt::print(stderr, "\r{:50}\r", "");
+  } else {
+    fmt::print(stderr, "\r{}: {} of {}", what, done, all);
+  }
+}
+
+namespace {
+
+bool PrintTables(const OracleOptions& options, const std::string& table) {
+  const auto wanted = [&](const char* name) { return table.empty() || table == name; };
+  bool holds = true;
+  if (wanted("soundness") || wanted("tightness")) {
+    holds &= PrintSoundness(options, wanted("soundness"), wanted("tightness"));
+  }
+  if (wanted("detection")) holds &= PrintDetection(options);
+  if (wanted("search")) holds &= PrintSearch(options);
+  if (wanted("cost")) holds &= PrintCost(options);
+  return holds;
+}
+
+int RunOracle(OracleOptions options, const std::string& table) {
+  if (options.small) options.rows = 40000;
+  const auto start = std::chrono::steady_clock::now();
+  const bool holds = PrintTables(options, table);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  fmt::print("{} in {:.0f} s\n", holds ? "The oracle holds" : "THE ORACLE DOES NOT HOLD",
+             took.count());
+  return holds ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace attest
+
+int main(int argc, char** argv) {
+  CLI::App app{"Prints the figures that attest's claims rest on."};
+  app.require_subcommand(1);
+  auto* oracle = app.add_subcommand(
+      "oracle",
+      "Correct and faulty emulated kernels against the error bound; exit 1 where the "
+      "bound rejects a correct one");
+  attest::OracleOptions options;
+  std::string table;
+  auto* rows = oracle->add_option("--rows", options.rows, "Row checks of the soundness table")
+                   ->check(CLI::PositiveNumber)
+                   ->capture_default_str();
+  oracle->add_option("--seed", options.seed, "Draws other problems")->capture_default_str();
+  oracle->add_option("--table", table, "One table only")
+      ->check(CLI::IsMember({"soundness", "tightness", "detection", "search", "cost"}));
+  oracle->add_flag("--small", options.small, "A small version of every table, for CI")
+      ->excludes(rows);
+  try {
+    app.parse(argc, argv);
+    return attest::RunOracle(options, table);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 3;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attest_bench: {}\n", error.what());
+    return 4;
+  }
+}

@@ -1,0 +1,68 @@
+#include "properties/harness/judge/explain/explain.h"
+
+namespace attest {
+namespace {
+
+constexpr CauseClass kCauseClasses[] = {
+    // what a row sees
+    {"causal-ignored", "causality is not applied"},
+    {"diagonal-top-left", "the diagonal starts at the top left, whatever its offset"},
+    {"diagonal-bottom-right", "the diagonal ends at the bottom right, whatever its offset"},
+    {"diagonal-slid", "the diagonal lies one key, or kv_len - q_len keys, off"},
+    {"window-ignored", "the window, or one end of it, is not applied, or its ends are swapped"},
+    {"window-left-end", "the window holds one key too many or too few before the diagonal"},
+    {"window-right-end", "the window holds one key too many or too few after the diagonal"},
+    {"lengths-ignored", "key lengths are not applied"},
+    {"lengths-off-by-one", "key lengths are one too long or too short"},
+    {"mask-ignored", "the boolean mask is not applied"},
+    {"mask-inverted", "the boolean mask is read with the opposite polarity"},
+    {"mask-transposed", "the boolean mask is read as [key, query]"},
+    {"bias-ignored", "the additive mask is not applied"},
+    {"bias-as-mask", "the additive mask hides, and its finite values are not added"},
+    {"batch-0-for-all", "something of batch item 0 is used for every item"},
+    {"head-0-for-all", "a mask of head 0 is used for every head"},
+    {"query-0-for-all", "a mask of query 0 is used for every query"},
+    // which vectors it reads
+    {"kv-head-mapping", "query heads read the wrong kv head"},
+    {"other-batch-read", "keys or values of another batch item are read"},
+    {"query-misread", "q of another row is read"},
+    {"row-misplaced", "rows hold the results of other rows"},
+    {"value-rows-shifted", "values are not those of their keys"},
+    {"head-dim-tail", "the last components of q and k are left out"},
+    {"value-dim-tail", "the last lanes of out are wrong"},
+    {"input-rounded", "an input is rounded to a narrower type before use"},
+    // tiles and single keys
+    {"padded-keys-attended", "keys that pad a tile or a length take part"},
+    {"last-tile-dropped", "the last partial tile of keys is left out"},
+    {"tile-skipped", "one tile of keys is left out"},
+    {"key-left-out", "one visible key is left out"},
+    {"key-too-many", "one hidden key takes part"},
+    {"key-counted-twice", "one key is counted twice"},
+    // the softmax
+    {"scale", "scores are scaled by another factor"},
+    {"scores-ignored", "q and k have no influence"},
+    {"rescale-missing", "sums are not rescaled when the running maximum grows"},
+    {"starting-maximum", "the running maximum starts at a finite value, below which scores vanish"},
+    {"hidden-maximum", "the maximum is taken over hidden keys too"},
+    {"not-normalised", "the sum of values is not divided by the sum of weights"},
+    {"hidden-keys-in-sum", "the sum of weights runs over hidden keys"},
+    {"split-merge", "splits of the keys are merged with wrong weights"},
+    {"out-factor", "out is off by a constant factor"},
+    {"lse-base", "the lse is a logarithm to another base"},
+    {"lse-part", "the lse lacks its maximum, its sum or its sign"},
+    {"empty-row", "a row that sees no key is not what the contract promises"},
+    {"hidden-nonfinite", "NaN or infinity in hidden data comes through"},
+    // the rest
+    {"constant-output", "out is one value everywhere"},
+    {"row-zero", "a row is zero"},
+    {"row-nan", "a row is NaN"},
+    {"numerics", "the result fits wider arithmetic than the contract declares"},
+};
+
+}  // namespace
+
+std::span<const CauseClass> CauseClasses() {
+  return kCauseClasses;
+}
+
+}  // namespace attest

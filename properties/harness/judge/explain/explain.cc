@@ -1,0 +1,296 @@
+#include "properties/harness/judge/explain/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/hypotheses.h"
+#include "properties/harness/judge/explain/numerics_search.h"
+#include "properties/harness/judge/explain/survey.h"
+#include "properties/harness/judge/explain/symptoms.h"
+#include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/tally.h"
+
+namespace attest {
+namespace {
+
+// Multiplications that trying hypotheses may cost: some ten milliseconds.
+constexpr int64_t kBudget = int64_t{1} << 23;
+// The bounds of a row under two rules differ by the number of keys, mostly; not by more than this.
+constexpr double kOtherOrder = 1024;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+// Rows on which a hypothesis that fits the witness is tried further, of each kind: the most, and in
+// long cases at least.
+constexpr int64_t kRowsTried = 16, kRowsTriedAtLeast = 2;
+// Rows that wider arithmetic is tried on.
+constexpr int64_t kRowsWidened = 64;
+// Hypotheses that nothing tells apart are named together, up to so many.
+constexpr size_t kNamedTogether = 3;
+
+// Up to `most` of `rows`, evenly spread, in order.
+std::vector<Row> Spread(const std::vector<Row>& rows, int64_t most) {
+  std::vector<Row> some;
+  const size_t count = std::min(rows.size(), static_cast<size_t>(most));
+  for (size_t n = 0; n < count; ++n) some.push_back(rows[n * rows.size() / count]);
+  return some;
+}
+
+// The range of the finite values; the largest of their sizes where all are alike.
+double RangeOf(const Array& v) {
+  double low = kInf, high = -kInf, largest = 0;
+  for (const double x : v.values) {
+    if (!std::isfinite(x)) continue;
+    low = std::min(low, x);
+    high = std::max(high, x);
+    largest = std::max(largest, std::abs(x));
+  }
+  return high > low ? high - low : largest;
+}
+
+// How well a hypothesis does on the rows tried; less is better, fields in order.
+struct Score {
+  size_t unexplained = 0;   // wrong rows that it does not give
+  size_t contradicted = 0;  // right rows of the region that it would have wrong
+
+  friend auto operator<=>(const Score&, const Score&) = default;
+};
+
+struct Fitting {
+  const Hypothesis* hypothesis;
+  Score score;
+};
+
+class Explainer {
+ public:
+  Explainer(const Mismatch& mismatch, const Row& witness, std::string_view output)
+      : m_(mismatch), scene_(mismatch, output == "weights"), witness_(witness) {}
+
+  Explanation Run() {
+    survey_ = TakeSurvey(m_);
+    // Where the truth fits too the fault shows elsewhere, and every hypothesis would be idle.
+    if (std::find(survey_.wrong.begin(), survey_.wrong.end(), witness_) == survey_.wrong.end()) {
+      return {};
+    }
+    ChooseRows();
+    value_range_ = RangeOf(m_.inputs.v);
+    Explanation found = StrongSymptom(scene_, survey_, witness_);
+    if (found.phrase.empty() && !IsWrongAndANumber()) {
+      found = LooseLeak(scene_, survey_, witness_);
+    }
+    if (found.phrase.empty()) found = ByComputation();
+    if (found.phrase.empty()) found = WeakSymptom(scene_, survey_, witness_);
+    if (!found.phrase.empty() && !survey_.reach.empty()) found.phrase += "; " + survey_.reach;
+    return found;
+  }
+
+ private:
+  void ChooseRows() {
+    const Problem& p = m_.problem;
+    const int64_t cost = (p.kv_len + 1) * (p.head_dim + p.value_dim + 8);
+    const int64_t most = std::clamp(kBudget / 8 / cost, kRowsTriedAtLeast, kRowsTried);
+    std::vector<Row> inside;
+    std::copy_if(survey_.right.begin(), survey_.right.end(), std::back_inserter(inside),
+                 survey_.region.contains);
+    some_wrong_ = Spread(survey_.wrong, most);
+    some_right_ = Spread(inside, most);
+  }
+
+  // By a faulty rule, or by wider arithmetic.
+  Explanation ByComputation() {
+    true_rule_ = scene_.TrueRule(witness_);
+    HypothesisBank bank(scene_, witness_);
+    AddVisibilityFaults(bank);
+    AddSourceFaults(bank);
+    AddSoftmaxFaults(bank);
+    AddTileFaults(bank);
+    std::vector<Fitting> fitting = FittingOf(bank);
+    // One key is a cause of its own only where nothing says more.
+    HypothesisBank single_keys(scene_, witness_);
+    if (fitting.empty() || fitting.front().score.unexplained > 0) {
+      AddSingleKeyFaults(single_keys);
+      const std::vector<Fitting> more = FittingOf(single_keys);
+      fitting.insert(fitting.end(), more.begin(), more.end());
+    }
+    std::stable_sort(fitting.begin(), fitting.end(),
+                     [](const Fitting& a, const Fitting& b) { return a.score < b.score; });
+    // A rule that leaves wrong rows over is weaker evidence than arithmetic that covers them all.
+    if (fitting.empty() || fitting.front().score.unexplained > 0) {
+      Explanation numerics = ByNumerics();
+      if (!numerics.phrase.empty()) return numerics;
+    }
+    return Phrase(fitting);
+  }
+
+  // What fits the witness's row, best first.
+  std::vector<Fitting> FittingOf(const HypothesisBank& bank) {
+    std::vector<Fitting> fitting;
+    for (const Hypothesis& hypothesis : bank.all()) {
+      if (spent_ > kBudget) break;
+      const auto rule = hypothesis.rule(witness_);
+      if (rule && FitsWitness(*rule)) fitting.push_back({&hypothesis, {}});
+    }
+    for (Fitting& fit : fitting) fit.score = ScoreOf(*fit.hypothesis);
+    std::erase_if(fitting, [&](const Fitting& fit) { return !IsBetterThanTruth(fit.score); });
+    std::stable_sort(fitting.begin(), fitting.end(),
+                     [](const Fitting& a, const Fitting& b) { return a.score < b.score; });
+    return fitting;
+  }
+
+  // The truth explains no wrong row and contradicts no right one.
+  bool IsBetterThanTruth(const Score& score) const {
+    return some_wrong_.size() - score.unexplained >= score.contradicted;
+  }
+
+  bool FitsWitness(const RowRule& rule) {
+    if (rule == true_rule_) return false;
+    const auto known = std::find_if(tried_.begin(), tried_.end(),
+                                    [&](const auto& entry) { return entry.first == rule; });
+    if (known != tried_.end()) return known->second;
+    // Where any lse will do, out has to be the evidence.
+    const bool is_evidence = rule.lse_part != LsePart::kFree || !OutHolds(witness_);
+    const bool fits = is_evidence && Fits(rule, witness_);
+    // 512: beyond that keeping rules costs more than trying them again.
+    if (rule.terms.size() <= 512) tried_.emplace_back(rule, fits);
+    return fits;
+  }
+
+  // Whether something of the witness's row is wrong and not NaN.
+  bool IsWrongAndANumber() const {
+    const RowNumbers& bound = m_.bound.WorstOf(witness_);
+    for (const Output& output : kOutputs) {
+      const Array& observed = m_.outcome.*output.observed;
+      for (int64_t lane = 0; !observed.empty() && lane < observed.shape[3]; ++lane) {
+        const double value = At(observed, witness_, static_cast<size_t>(lane));
+        const double expected =
+            At(m_.reference.*output.expected, witness_, static_cast<size_t>(lane));
+        if (std::isnan(value)) continue;
+        if (!WithinBound(value, expected, output.number(bound, lane))) return true;
+      }
+    }
+    return false;
+  }
+
+  // Whether out of the row is what the truth makes it. An empty row's out is promised exactly.
+  bool OutHolds(const Row& row) const {
+    const std::vector<double>& bound = m_.bound.WorstOf(row).out;
+    for (size_t d = 0; d < bound.size(); ++d) {
+      const auto lane = static_cast<int64_t>(d);
+      if (!WithinBound(m_.outcome.out.At(row.batch, row.head, row.query, lane),
+                       m_.reference.out.At(row.batch, row.head, row.query, lane), bound[d])) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Whether the kernel's row lies within the bound of a kernel that follows the rule.
+  bool Fits(const RowRule& rule, const Row& row) {
+    if (IsFarOff(rule, row)) return false;
+    spent_ += CostOf(scene_.context(), rule);
+    const ComputedRule computed(scene_.context(), rule);
+    return Ratio(computed.Answer(Precision::kCheap), row) <= 1 &&
+           Ratio(computed.Answer(Precision::kWorst), row) <= 1;
+  }
+
+  // Whether the row is further from what the rule makes of it than any bound that would be evidence:
+  // one beyond a tenth of V's range is not (kUninformative), nor is one beyond a tenth of the lse or
+  // of the sum that it is the logarithm of, nor one of another order than the truth's own. Spares
+  // computing the bound; a rule passed over for it costs a sentence and never a verdict.
+  bool IsFarOff(const RowRule& rule, const Row& row) {
+    spent_ += static_cast<int64_t>(rule.terms.size());
+    if (rule.terms.empty()) return false;
+    const PlainRow plain(scene_.context(), rule);
+    const RowNumbers& truth = m_.bound.WorstOf(row);
+    // Empty rows have no bound to compare with.
+    const auto far = [](double bound) { return bound > 0 ? kOtherOrder * bound : kInf; };
+    if (!m_.outcome.lse.empty() && rule.lse_part != LsePart::kFree) {
+      const double error = std::abs(plain.lse() - At(m_.outcome.lse, row, 0));
+      const double size = std::max(1.0, std::abs(plain.lse()));
+      if (error > std::min(0.1 * size, size * far(truth.lse))) return true;
+    }
+    const double stretch = std::max(1.0, plain.stretch());
+    for (size_t d = 0; d < truth.out.size(); ++d) {
+      spent_ += static_cast<int64_t>(rule.terms.size());
+      const double error =
+          std::abs(plain.Out(static_cast<int64_t>(d)) - At(m_.outcome.out, row, d));
+      if (error > stretch * std::min(0.1 * value_range_, far(truth.out[d]))) return true;
+    }
+    return false;
+  }
+
+  static double At(const Array& array, const Row& row, size_t lane) {
+    return array.At(row.batch, row.head, row.query, static_cast<int64_t>(lane));
+  }
+
+  // The largest error of the row in units of the answer's bound; infinite where it is no evidence.
+  double Ratio(const RowAnswer& answer, const Row& row) const {
+    if (!answer.is_evidence) return kInf;
+    double worst = 0;
+    const auto see = [&](const Array& observed, const std::vector<double>& expected,
+                         const std::vector<double>& bound) {
+      for (size_t d = 0; d < expected.size() && !observed.empty(); ++d) {
+        worst = std::max(worst, attest::Ratio(At(observed, row, d), expected[d], bound[d]));
+      }
+    };
+    see(m_.outcome.out, answer.out, answer.out_bound);
+    see(m_.outcome.lse, {answer.lse}, {answer.lse_bound});
+    see(m_.outcome.weights, answer.weights, answer.weights_bound);
+    return worst;
+  }
+
+  Score ScoreOf(const Hypothesis& hypothesis) {
+    Score score;
+    for (const Row& row : some_wrong_) {
+      const auto rule = hypothesis.rule(row);
+      if (!rule || !Fits(*rule, row)) ++score.unexplained;
+    }
+    for (const Row& row : some_right_) {
+      const auto rule = hypothesis.rule(row);
+      if (!rule || *rule == scene_.TrueRule(row) || Fits(*rule, row)) continue;
+      ++score.contradicted;
+    }
+    return score;
+  }
+
+  static Explanation Phrase(const std::vector<Fitting>& fitting) {
+    if (fitting.empty()) return {};
+    Explanation found{std::string(fitting.front().hypothesis->cause_class), {}};
+    size_t named = 0;
+    for (const Fitting& fit : fitting) {
+      if (fit.score != fitting.front().score || named == kNamedTogether) break;
+      found.phrase += (named++ == 0 ? "as if " : ", or ") + fit.hypothesis->phrase;
+    }
+    return found;
+  }
+
+  Explanation ByNumerics() const {
+    std::vector<Row> wrong = Spread(survey_.wrong, kRowsWidened);
+    wrong.insert(wrong.begin(), witness_);
+    const std::string json = CoveringNumerics(m_, wrong);
+    if (json.empty()) return {};
+    return {"numerics",
+            fmt::format("outside the declared numerics; \"numerics\": {} would cover it", json)};
+  }
+
+  const Mismatch& m_;
+  const Scene scene_;
+  const Row witness_;
+  Survey survey_;
+  std::vector<Row> some_wrong_, some_right_;  // to try hypotheses on; the right ones of the region
+  double value_range_ = 0;                    // of V, or the largest |v| where all are alike
+  RowRule true_rule_;
+  std::vector<std::pair<RowRule, bool>> tried_;  // on the witness's row
+  int64_t spent_ = 0;
+};
+
+}  // namespace
+
+Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output) {
+  return Explainer(mismatch, witness, output).Run();
+}
+
+}  // namespace attest

@@ -1,0 +1,51 @@
+// The mismatch classifier: names the likely cause of a wrong result. It computes rows anew under
+// faulty rules and under wider arithmetic, and accepts a cause only where the kernel's rows lie within
+// the error bound of the reference under that cause while the truth does not hold them; the sentence
+// is evidence and not a guess. The judge (compare.cc) calls it for every failure by value.
+#ifndef ATTEST_HARNESS_JUDGE_EXPLAIN_EXPLAIN_H_
+#define ATTEST_HARNESS_JUDGE_EXPLAIN_EXPLAIN_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "impl/attention/contract.h"
+#include "impl/attention/problem.h"
+#include "impl/attention/visibility.h"
+#include "impl/reference/bound.h"
+#include "impl/reference/reference.h"
+#include "properties/harness/judge/outcome.h"
+
+namespace attest {
+
+// One kind of cause. The list is closed: an id stands in signatures and never changes its meaning.
+struct CauseClass {
+  std::string_view id;       // kebab-case: "causal-ignored"
+  std::string_view meaning;  // one clause
+};
+std::span<const CauseClass> CauseClasses();
+
+struct Explanation {
+  std::string cause_class;  // one of CauseClasses, "" where no cause fits
+  std::string phrase;       // "as if the mask were ignored; in all of batch 1", "" likewise
+};
+
+// The case and what the kernel made of it. `reference` and `bound` are the judge's own for it.
+struct Mismatch {
+  const Problem& problem;
+  const Inputs& inputs;
+  const Reference& reference;
+  ErrorBound& bound;
+  const Outcome& outcome;
+  const Contract& contract;
+};
+
+// The cause that fits the row `witness` of the outcome and, among such, most of the other wrong rows
+// while contradicting fewest right ones; the phrase says where the errors sit. `output` ("out" "lse"
+// "weights") is where the witness shows. Empty where the truth holds the witness's row, and where no
+// cause fits. Costs at most some thousand computations of one row.
+Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_JUDGE_EXPLAIN_EXPLAIN_H_

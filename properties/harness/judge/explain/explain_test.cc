@@ -1,0 +1,479 @@
+#include "properties/harness/judge/explain/explain.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "impl/abi/testing/direct_call.h"
+#include "impl/abi/testing/random_problem.h"
+#include "impl/mutants/mutants.h"
+#include "impl/mutants/plain.h"
+#include "impl/reference/extended_reference.h"
+#include "impl/reference/plain_precision.h"
+#include "properties/harness/judge/explain/hypotheses.h"
+#include "properties/harness/judge/explain/survey.h"
+
+namespace attest {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+const Contract& Strict() {
+  static const Contract kContract = *ParseContract(R"({"contract": "attest-1"})");
+  return kContract;
+}
+
+// A case, what a kernel made of it, and the judge's view of both.
+class Shown {
+ public:
+  Shown(const Problem& p, const Inputs& inputs, Outcome outcome)
+      : p_(p),
+        inputs_(inputs),
+        outcome_(std::move(outcome)),
+        reference_(ReferenceFor(p_, inputs_, Strict())),
+        bound_(p_, inputs_, reference_, Strict()) {}
+
+  Mismatch mismatch() { return {p_, inputs_, reference_, bound_, outcome_, Strict()}; }
+  bool IsWrong() { return !TakeSurvey(mismatch()).wrong.empty(); }
+  // Of the middle one of the wrong rows.
+  Explanation Explain() {
+    const Mismatch m = mismatch();
+    const Survey survey = TakeSurvey(m);
+    if (survey.wrong.empty()) return {};
+    return ExplainMismatch(m, survey.wrong[survey.wrong.size() / 2], "out");
+  }
+
+ private:
+  const Problem p_;
+  const Inputs inputs_;
+  const Outcome outcome_;
+  const Reference reference_;
+  ErrorBound bound_;
+};
+
+// What the reference makes of a problem, rounded as a kernel would.
+Outcome RoundedOutcome(const Problem& p, const Inputs& inputs) {
+  Reference r = ComputeReference(p, inputs, Strict().semantics);
+  for (double& x : r.out.values) x = RoundTo(p.dtype, x);
+  for (double& x : r.lse.values) x = RoundTo(p.LseDType(), x);
+  return {OutcomeStatus::kComputed, "", {}, false, r.out, r.lse, {}};
+}
+
+// Two items, heads in groups of two, partial tiles everywhere; no rule that hides.
+Problem OpenProblem() {
+  Problem p;
+  p.batch = 2;
+  p.q_heads = 4;
+  p.kv_heads = 2;
+  p.q_len = 7;
+  p.kv_len = 11;
+  p.head_dim = 6;
+  p.value_dim = 5;
+  p.want_lse = true;
+  return p;
+}
+
+Inputs InputsOf(const Problem& p) {
+  std::mt19937_64 random(4);
+  return RandomInputs(random, p);
+}
+
+BitPlane RandomPlane(const Problem& p) {
+  std::mt19937_64 random(5);
+  BitPlane plane{p.WeightsShape(), 4, {}};
+  for (int64_t n = ElementCount(plane.shape); n > 0; --n) plane.bits.push_back(random() % 3 != 0);
+  return plane;
+}
+
+// One faulty kernel: the class due, the options the fault needs, and what the kernel computes.
+struct FaultyKernel {
+  std::string_view cause_class;
+  std::function<void(Problem&)> set_up;
+  std::function<Outcome(Problem, Inputs)> run;
+};
+
+// The kernel computes another problem.
+std::function<Outcome(Problem, Inputs)> Solves(std::function<void(Problem&)> change) {
+  return [change](Problem p, const Inputs& inputs) {
+    change(p);
+    Inputs in = inputs;
+    if (!p.bias) in.bias = {};
+    return RoundedOutcome(p, in);
+  };
+}
+
+// The kernel computes with other tensors.
+std::function<Outcome(Problem, Inputs)> Reads(std::function<void(Inputs&)> change) {
+  return [change](const Problem& p, Inputs inputs) {
+    change(inputs);
+    return RoundedOutcome(p, inputs);
+  };
+}
+
+// The kernel spoils a right result.
+std::function<Outcome(Problem, Inputs)> Spoils(
+    std::function<void(const Problem&, const Inputs&, Outcome&)> change) {
+  return [change](const Problem& p, const Inputs& inputs) {
+    Outcome outcome = RoundedOutcome(p, inputs);
+    change(p, inputs, outcome);
+    for (double& x : outcome.out.values) x = RoundTo(p.dtype, x);
+    for (double& x : outcome.lse.values) x = RoundTo(p.LseDType(), x);
+    return outcome;
+  };
+}
+
+void Open(Problem&) {}
+void Causal(Problem& p) {
+  p.causal = true;
+  p.diagonal_offset = {2, 6};
+}
+void Windowed(Problem& p) {
+  p.diagonal_offset = {1, 3};
+  p.window = {3, 2};
+}
+void Padded(Problem& p) {
+  p.key_lengths = {6, 9};
+}
+void Masked(Problem& p) {
+  p.mask = RandomPlane(p);
+}
+void Biased(Problem& p) {
+  p.bias = RandomPlane(p);
+}
+
+// Swaps the items of a batch of two.
+void SwapItems(Array& array) {
+  std::rotate(array.values.begin(),
+              array.values.begin() + static_cast<std::ptrdiff_t>(array.values.size() / 2),
+              array.values.end());
+}
+
+std::vector<FaultyKernel> VisibilityFaults() {
+  return {
+      {"causal-ignored", Causal, Solves([](Problem& p) { p.causal = false; })},
+      {"diagonal-top-left", Causal, Solves([](Problem& p) {
+         p.diagonal_offset = {0, 0};
+       })},
+      {"diagonal-bottom-right", Causal, Solves([](Problem& p) {
+         p.diagonal_offset = {4, 4};
+       })},
+      {"diagonal-slid", Causal, Solves([](Problem& p) {
+         p.diagonal_offset = {3, 7};
+       })},
+      {"diagonal-slid", Causal, Solves([](Problem& p) {
+         p.diagonal_offset = {-2, 2};
+       })},
+      {"window-ignored", Windowed, Solves([](Problem& p) { p.window = {}; })},
+      {"window-ignored", Windowed, Solves([](Problem& p) { p.window.left.reset(); })},
+      {"window-left-end", Windowed, Solves([](Problem& p) { ++*p.window.left; })},
+      {"window-left-end", Windowed, Solves([](Problem& p) { --*p.window.left; })},
+      {"window-right-end", Windowed, Solves([](Problem& p) { --*p.window.right; })},
+      {"lengths-ignored", Padded, Solves([](Problem& p) { p.key_lengths.reset(); })},
+      {"lengths-off-by-one", Padded, Solves([](Problem& p) {
+         p.key_lengths = {7, 10};
+       })},
+      {"padded-keys-attended", Padded, Solves([](Problem& p) {
+         p.key_lengths = {8, 11};
+       })},
+      {"batch-0-for-all", Padded, Solves([](Problem& p) {
+         p.key_lengths = {6, 6};
+       })},
+      {"mask-ignored", Masked, Solves([](Problem& p) { p.mask.reset(); })},
+      {"mask-inverted", Masked, Solves([](Problem& p) {
+         for (uint8_t& bit : p.mask->bits) bit ^= 1;
+       })},
+      {"bias-ignored", Biased, Solves([](Problem& p) { p.bias.reset(); })},
+      {"bias-as-mask", Biased, Reads([](Inputs& in) {
+         for (double& x : in.bias.values) x = std::isinf(x) ? x : 0;
+       })},
+      {"query-0-for-all", Masked, Solves([](Problem& p) {
+         BitPlane first = *p.mask;
+         for (size_t n = 0; n < first.bits.size(); ++n) {
+           const size_t plane = n / 77 * 77;  // 7 queries of 11 keys
+           p.mask->bits[n] = first.bits[plane + n % 11];
+         }
+       })},
+  };
+}
+
+std::vector<FaultyKernel> SourceFaults() {
+  return {
+      {"other-batch-read", Open, Reads([](Inputs& in) {
+         SwapItems(in.k);
+         SwapItems(in.v);
+       })},
+      {"other-batch-read", Open, Reads([](Inputs& in) { SwapItems(in.v); })},
+      {"query-misread", Open, Reads([](Inputs& in) {
+         const Array q = in.q;
+         for (size_t n = 0; n < q.values.size(); ++n) {
+           in.q.values[n] = q.values[n % (q.values.size() / 2)];
+         }
+       })},
+      {"head-dim-tail", Open, Reads([](Inputs& in) {
+         for (size_t n = 0; n < in.q.values.size(); ++n) {
+           if (n % 6 >= 4) in.q.values[n] = 0;
+         }
+       })},
+      {"value-rows-shifted", Open, Reads([](Inputs& in) {
+         std::reverse(in.v.values.begin(), in.v.values.end());
+         for (size_t n = 0; n + 5 <= in.v.values.size(); n += 5) {
+           std::reverse(in.v.values.begin() + static_cast<std::ptrdiff_t>(n),
+                        in.v.values.begin() + static_cast<std::ptrdiff_t>(n) + 5);
+         }
+         SwapItems(in.v);  // each item reversed, its heads swapped
+         const size_t head = 11 * 5;
+         for (size_t item = 0; item < 2; ++item) {
+           const auto at = in.v.values.begin() + static_cast<std::ptrdiff_t>(item * 2 * head);
+           std::rotate(at, at + static_cast<std::ptrdiff_t>(head),
+                       at + static_cast<std::ptrdiff_t>(2 * head));
+         }
+       })},
+      {"input-rounded", Open, Reads([](Inputs& in) {
+         for (double& x : in.k.values) x = RoundTo(DType::kBF16, x);
+       })},
+      {"row-misplaced", Open, Spoils([](const Problem& p, const Inputs&, Outcome& outcome) {
+         for (Array* array : {&outcome.out, &outcome.lse}) {
+           const Array right = *array;
+           ForEachRow(p, [&](const Row& row) {
+             const int64_t from = std::max<int64_t>(row.query - 1, 0);
+             for (int64_t d = 0; d < array->shape[3]; ++d) {
+               array->At(row.batch, row.head, row.query, d) =
+                   right.At(row.batch, row.head, from, d);
+             }
+           });
+         }
+       })},
+      {"value-dim-tail", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         for (size_t n = 4; n < outcome.out.values.size(); n += 5) outcome.out.values[n] = 0;
+       })},
+  };
+}
+
+std::vector<FaultyKernel> SoftmaxFaults() {
+  return {
+      {"key-left-out", Open, Solves([](Problem& p) {
+         p.mask = BitPlane{{1, 1, 1, 11}, 4, std::vector<uint8_t>(11, 1)};
+         p.mask->bits[6] = 0;
+       })},
+      {"key-too-many", Causal, Solves([](Problem& p) {
+         p.mask = VisiblePlane(p);
+         p.causal = false;
+         for (size_t n = 9; n < p.mask->bits.size(); n += 11) p.mask->bits[n] = 1;
+       })},
+      {"scores-ignored", Open, Reads([](Inputs& in) {
+         for (double& x : in.q.values) x = 0;
+       })},
+      {"scale", Open, Solves([](Problem& p) { p.scale = 1.37 * p.EffectiveScale(); })},
+      {"scale", Open, Solves([](Problem& p) { p.scale = 1; })},
+      {"out-factor", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         for (double& x : outcome.out.values) x *= 1.4427;
+       })},
+      {"lse-part", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         for (double& x : outcome.lse.values) x = -x;
+       })},
+      {"hidden-keys-in-sum", Causal, Spoils([](Problem p, const Inputs& in, Outcome& outcome) {
+         p.causal = false;
+         const Array lse = RoundedOutcome(p, in).lse;
+         for (size_t n = 0; n < outcome.out.values.size(); ++n) {
+           outcome.out.values[n] *= std::exp(outcome.lse.values[n / 5] - lse.values[n / 5]);
+         }
+         outcome.lse = lse;
+       })},
+      {"constant-output", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         for (double& x : outcome.out.values) x = 2.5;
+       })},
+      {"row-zero", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         std::fill_n(outcome.out.values.begin(), 5, 0.0);
+       })},
+      {"row-nan", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         std::fill_n(outcome.out.values.begin(), 5, std::nan(""));
+       })},
+  };
+}
+
+TEST(ExplainTest, FaultsOfEveryKindAreNamed) {
+  for (const auto& family : {VisibilityFaults(), SourceFaults(), SoftmaxFaults()}) {
+    for (const FaultyKernel& kernel : family) {
+      Problem p = OpenProblem();
+      kernel.set_up(p);
+      const Inputs inputs = InputsOf(p);
+      const Explanation found = Shown(p, inputs, kernel.run(p, inputs)).Explain();
+      EXPECT_EQ(found.cause_class, kernel.cause_class) << found.phrase;
+      EXPECT_NE(found.phrase, "");
+    }
+  }
+}
+
+bool IsAmong(std::string_view cause, std::string_view causes) {
+  return ("|" + std::string(causes) + "|").find("|" + std::string(cause) + "|") !=
+         std::string::npos;
+}
+
+// The share of a mutant's failures on random problems that are named rightly; 1 where none fails.
+double ShareNamed(const Mutant& mutant) {
+  const auto kernel =
+      DirectKernel::Create(MutantKernelTable(), {{"variant", std::string(mutant.id)}});
+  std::mt19937_64 random(9);
+  int shown = 0, named = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    Inputs inputs = RandomInputs(random, p);
+    if (mutant.mutation == Mutation::kPoisonThroughZero) PoisonHidden(p, inputs);
+    if (mutant.mutation == Mutation::kFiniteRunningMax) {
+      for (double& value : inputs.k.values) value = RoundTo(DType::kF32, 3e5 * value);
+    }
+    DirectResult result = kernel->Run(p, inputs);
+    Shown failure(
+        p, inputs,
+        {OutcomeStatus::kComputed, "", {}, false, result.out, result.lse, result.weights});
+    if (!failure.IsWrong()) continue;
+    ++shown;
+    named += IsAmong(failure.Explain().cause_class, mutant.cause) ? 1 : 0;
+  }
+  return shown == 0 ? 1 : double(named) / shown;
+}
+
+// On problems as they come, many of them too small to tell causes apart.
+TEST(ExplainTest, MutantsAreNamedOnRandomProblems) {
+  for (const Mutant& mutant : Mutants()) {
+    // The sandbox sees what is unwritten.
+    if (mutant.kind == MutantKind::kNull || mutant.mutation == Mutation::kRowUnwritten) continue;
+    EXPECT_GE(ShareNamed(mutant), mutant.mutation == Mutation::kMaskTransposed ? 0.4 : 0.65)
+        << mutant.id;
+  }
+}
+
+TEST(ExplainTest, TheTruthAndNoiseHaveNoExplanation) {
+  const Problem p = OpenProblem();
+  const Inputs inputs = InputsOf(p);
+  const Outcome right = RoundedOutcome(p, inputs);
+  Shown truth(p, inputs, right);
+  EXPECT_EQ(ExplainMismatch(truth.mismatch(), {0, 0, 0}, "out").phrase, "");
+  std::mt19937_64 random(6);
+  std::normal_distribution<double> normal;
+  for (int round = 0; round < 20; ++round) {
+    Outcome noisy = right;
+    for (double& x : noisy.out.values) x = RoundTo(p.dtype, x + normal(random));
+    const Explanation found = Shown(p, inputs, noisy).Explain();
+    EXPECT_EQ(found.phrase, "") << found.cause_class;
+  }
+}
+
+TEST(ExplainTest, ThePhraseSaysWhatAndWhere) {
+  Problem p = OpenProblem();
+  Padded(p);
+  const Inputs inputs = InputsOf(p);
+  const Explanation found = Shown(p, inputs, Solves([](Problem& q) {
+                                    q.key_lengths = {6, 11};
+                                  })(p, inputs))
+                                .Explain();
+  EXPECT_EQ(found.cause_class, "lengths-ignored");
+  EXPECT_THAT(found.phrase, HasSubstr("as if the key lengths were ignored"));
+  EXPECT_THAT(found.phrase, HasSubstr("in every row in batch items above 0"));
+}
+
+// A half-precision kernel that stores its scores in f16: the declaration that the finding names must
+// be one that lets the kernel pass.
+TEST(ExplainTest, WiderNumericsAreNamedAndCover) {
+  Problem p = OpenProblem();
+  p.dtype = DType::kF16;
+  p.want_lse = false;
+  p.head_dim = 32;
+  Inputs inputs = InputsOf(p);
+  for (double& x : inputs.q.values) x = RoundTo(p.dtype, 4 * x);
+  NumericsProfile profile = Strict().NumericsOf(p.dtype);
+  profile.scores = DType::kF16;
+  const Outcome outcome{
+      OutcomeStatus::kComputed, "", {}, false, ComputePlainPrecision(p, inputs, profile), {}, {}};
+  Shown shown(p, inputs, outcome);
+  const Explanation found = shown.Explain();
+  ASSERT_EQ(found.cause_class, "numerics") << found.phrase;
+  const size_t first = found.phrase.find('{');
+  const std::string json = found.phrase.substr(first, found.phrase.rfind('}') + 1 - first);
+  EXPECT_EQ(json, R"({"f16": {"scores": "f16"}})");
+  const auto wider = ParseContract(R"({"contract": "attest-1", "numerics": )" + json + "}");
+  ASSERT_TRUE(wider) << wider.error();
+  const Mismatch m = shown.mismatch();
+  ErrorBound bound(p, inputs, m.reference, *wider);
+  ForEachRow(p, [&](const Row& row) { EXPECT_TRUE(RowHolds(m, row, bound)); });
+}
+
+TEST(ExplainTest, AHiddenMaximumAndALeakAreSeen) {
+  Problem p = OpenProblem();
+  Padded(p);
+  Inputs inputs = InputsOf(p);
+  // A hidden score 1e4 above the others, but for the first query.
+  for (int64_t b = 0; b < p.batch; ++b) {
+    for (int64_t h = 0; h < p.kv_heads; ++h) inputs.k.At(b, h, p.kv_len - 1, 0) = 1e4;
+  }
+  for (size_t n = 0; n < inputs.q.values.size(); n += 6) {
+    inputs.q.values[n] = n % 42 == 0 ? 0 : 1;
+  }
+  Outcome lost = RoundedOutcome(p, inputs);
+  ForEachRow(p, [&](const Row& row) {
+    if (row.query == 0) return;
+    for (int64_t d = 0; d < p.value_dim; ++d) lost.out.At(row.batch, row.head, row.query, d) = 0;
+    lost.lse.At(row.batch, row.head, row.query, 0) = -kInf;
+  });
+  EXPECT_EQ(Shown(p, inputs, lost).Explain().cause_class, "hidden-maximum");
+
+  inputs = InputsOf(p);
+  inputs.v.At(1, 0, 10, 2) = kInf;
+  Outcome leaked = RoundedOutcome(p, inputs);
+  for (int64_t h = 0; h < 2; ++h) {
+    for (int64_t i = 0; i < p.q_len; ++i) leaked.out.At(1, h, i, 2) = std::nan("");
+  }
+  const Explanation found = Shown(p, inputs, leaked).Explain();
+  EXPECT_EQ(found.cause_class, "hidden-nonfinite");
+  EXPECT_THAT(found.phrase, HasSubstr("key 10"));
+}
+
+// What the hypotheses start from is what the reference computes.
+TEST(ExplainTest, TheTrueRuleIsTheReference) {
+  std::mt19937_64 random(12);
+  int rows = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    const Inputs inputs = RandomInputs(random, p);
+    Shown shown(p, inputs, RoundedOutcome(p, inputs));
+    const Mismatch m = shown.mismatch();
+    const Scene scene(m, false);
+    ForEachRow(p, [&](const Row& row) {
+      const RowRule rule = scene.TrueRule(row);
+      ASSERT_EQ(rule.terms.empty(), IsEmptyRow(p, row));
+      if (rule.terms.empty()) return;
+      ++rows;
+      const PlainRow plain(scene.context(), rule);
+      ASSERT_NEAR(plain.lse(), m.reference.lse.At(row.batch, row.head, row.query, 0), 1e-11);
+      for (int64_t d = 0; d < p.value_dim; ++d) {
+        ASSERT_NEAR(plain.Out(d), m.reference.out.At(row.batch, row.head, row.query, d), 1e-11);
+      }
+    });
+  }
+  EXPECT_GT(rows, 1000);
+}
+
+TEST(ExplainTest, ClassesAreListedOnceAndCoverTheMutants) {
+  std::set<std::string_view> ids;
+  for (const CauseClass& one : CauseClasses()) {
+    EXPECT_TRUE(ids.insert(one.id).second) << one.id;
+    EXPECT_EQ(one.id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"),
+              std::string_view::npos);
+    EXPECT_FALSE(one.meaning.empty());
+  }
+  for (const Mutant& mutant : Mutants()) {
+    if (mutant.kind == MutantKind::kNull || mutant.mutation == Mutation::kRowUnwritten) continue;
+    EXPECT_EQ(ids.count(mutant.cause), 1u) << mutant.cause;
+  }
+}
+
+}  // namespace
+}  // namespace attest

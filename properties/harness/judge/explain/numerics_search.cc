@@ -1,0 +1,128 @@
+#include "properties/harness/judge/explain/numerics_search.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/explain/survey.h"
+
+namespace attest {
+namespace {
+
+struct Widening {
+  std::string key;  // of `numerics`
+  std::string value;
+  std::function<void(NumericsProfile&)> change;
+};
+
+// Ordered by how much they give away.
+std::vector<Widening> Widenings(const NumericsProfile& declared, DType dtype) {
+  std::vector<Widening> all;
+  const auto add = [&](std::string key, std::string value,
+                       std::function<void(NumericsProfile&)> change) {
+    NumericsProfile wider = declared;
+    change(wider);
+    if (wider != declared) all.push_back({std::move(key), std::move(value), std::move(change)});
+  };
+  using P = NumericsProfile;
+  const auto type = [&](std::string key, DType P::*field, DType to) {
+    if (TraitsOf(to).unit_roundoff <= TraitsOf(declared.*field).unit_roundoff) return;
+    add(std::move(key), fmt::format("\"{}\"", Name(to)),
+        [field, to](P& profile) { profile.*field = to; });
+  };
+  const auto exp_ulp = [&](double ulp) {
+    add("exp_ulp", fmt::format("{}", ulp),
+        [ulp](P& profile) { profile.exp_ulp = std::max(profile.exp_ulp, ulp); });
+  };
+  add("flush_to_zero", "true", [](P& profile) { profile.flush_to_zero = true; });
+  exp_ulp(16);
+  add("lse_of_rounded_weights", "true", [](P& profile) { profile.lse_of_rounded_weights = true; });
+  add("truncating_accumulators", "true",
+      [](P& profile) { profile.truncating_accumulators = true; });
+  add("output_rounding", "\"truncate\"",
+      [](P& profile) { profile.output_rounding = OutputRounding::kTruncate; });
+  exp_ulp(256);
+  type("probability", &P::probability, DType::kF32);
+  type("scores", &P::scores, DType::kF32);
+  type("accumulate", &P::accumulate, DType::kF32);
+  type("scores", &P::scores, DType::kF16);
+  type("probability", &P::probability, DType::kF16);
+  if (dtype != DType::kF32 && dtype != DType::kF64) {
+    add("scale_placement", "\"storage\"",
+        [](P& profile) { profile.scale_placement = ScalePlacement::kStorage; });
+  }
+  exp_ulp(4096);
+  type("scores", &P::scores, DType::kBF16);
+  type("probability", &P::probability, DType::kBF16);
+  type("accumulate", &P::accumulate, DType::kF16);
+  type("accumulate", &P::accumulate, DType::kBF16);
+  return all;
+}
+
+class Search {
+ public:
+  Search(const Mismatch& mismatch, const std::vector<Row>& wrong)
+      : m_(mismatch), wrong_(wrong), dtype_(mismatch.problem.dtype) {}
+
+  std::string Run() const {
+    const std::vector<Widening> all = Widenings(m_.contract.NumericsOf(dtype_), dtype_);
+    // Where all of them together do not cover the first row, no few of them will.
+    std::vector<const Widening*> every;
+    for (const Widening& one : all) every.push_back(&one);
+    if (wrong_.empty() || !CoversRow(every, wrong_.front())) return {};
+    for (const Widening& one : all) {
+      if (Covers({&one})) return Json({&one});
+    }
+    for (size_t n = 1; n < all.size(); ++n) {
+      for (size_t i = 0; i < n; ++i) {
+        if (all[i].key == all[n].key) continue;
+        if (Covers({&all[i], &all[n]})) return Json({&all[i], &all[n]});
+      }
+    }
+    return {};
+  }
+
+ private:
+  Contract Widened(const std::vector<const Widening*>& changes) const {
+    Contract wider = m_.contract;
+    for (const Widening* change : changes) change->change(wider.numerics.at(dtype_));
+    return wider;
+  }
+
+  bool CoversRow(const std::vector<const Widening*>& changes, const Row& row) const {
+    const Contract wider = Widened(changes);
+    ErrorBound bound(m_.problem, m_.inputs, m_.reference, wider);
+    return RowHolds(m_, row, bound) && !bound.IsUnconstrained(row);
+  }
+
+  bool Covers(const std::vector<const Widening*>& changes) const {
+    const Contract wider = Widened(changes);
+    ErrorBound bound(m_.problem, m_.inputs, m_.reference, wider);
+    return std::all_of(wrong_.begin(), wrong_.end(), [&](const Row& row) {
+      return !IsEmptyRow(m_.problem, row) && RowHolds(m_, row, bound) &&
+             bound.StateOf(row) == RowState::kInformative;
+    });
+  }
+
+  std::string Json(const std::vector<const Widening*>& changes) const {
+    std::string keys;
+    for (const Widening* change : changes) {
+      if (!keys.empty()) keys += ", ";
+      keys += fmt::format("\"{}\": {}", change->key, change->value);
+    }
+    return fmt::format("{{\"{}\": {{{}}}}}", Name(dtype_), keys);
+  }
+
+  const Mismatch& m_;
+  const std::vector<Row>& wrong_;
+  const DType dtype_;
+};
+
+}  // namespace
+
+std::string CoveringNumerics(const Mismatch& mismatch, const std::vector<Row>& wrong) {
+  return Search(mismatch, wrong).Run();
+}
+
+}  // namespace attest

@@ -1,0 +1,298 @@
+// Faults in the softmax itself: its scale, its running maximum and sums, its division, the merging of
+// splits, its logarithm, and what it makes of rows that see nothing.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/hypotheses.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kLn2 = 0.6931471805599453;
+
+int64_t RoundUp(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+void AddScales(const Problem& p, HypothesisBank& bank) {
+  const double scale = p.EffectiveScale();
+  const double dim = static_cast<double>(std::max<int64_t>(p.head_dim, 1));
+  const auto is = [&](std::string phrase, double wrong) {
+    if (wrong == scale || !std::isfinite(wrong)) return;
+    bank.AddRule("scale", std::move(phrase), [wrong](RowRule& rule) { rule.scale = wrong; });
+  };
+  is("the scale were left out", 1);
+  is("the scale were applied twice", scale * scale);
+  if (p.scale) is("the scale were 1/sqrt(head_dim) and not the one given", 1 / std::sqrt(dim));
+  is("the scale were 1/head_dim", 1 / dim);
+  is("the scale were its square root", std::sqrt(std::abs(scale)));
+  is("the scale were inverted", 1 / scale);
+  is("the scale were 1/sqrt(value_dim)",
+     1 / std::sqrt(static_cast<double>(std::max<int64_t>(p.value_dim, 1))));
+  for (const int64_t tile : {2, 4, 8, 16, 32, 64, 128}) {
+    is(fmt::format("the scale were 1/sqrt(head_dim rounded up to a multiple of {})", tile),
+       1 / std::sqrt(static_cast<double>(RoundUp(p.head_dim, tile))));
+  }
+  is("exponentials were to base 2 without a factor log2(e)", scale * kLn2);
+  is("the factor log2(e) were there and exponentials to base e", scale / kLn2);
+  is("the scale had the other sign", -scale);
+  if (!p.bias) return;
+  bank.AddRule("scale", "the scale multiplied the additive mask too", [](RowRule& rule) {
+    for (Term& term : rule.terms) term.bias *= rule.scale;
+  });
+  bank.AddRule("scale", "the scale divided the additive mask", [](RowRule& rule) {
+    for (Term& term : rule.terms) term.bias /= rule.scale;
+  });
+}
+
+// The scale that would give the observed lse, found by bisection on a grid: one equation, one
+// unknown, so that out and the other rows are what makes it evidence.
+std::optional<double> FitScale(const Scene& scene, const Row& witness) {
+  const Array& lse = scene.outcome().lse;
+  RowRule rule = scene.TrueRule(witness);
+  if (lse.empty() || rule.terms.size() < 2) return std::nullopt;
+  const double observed = lse.At(witness.batch, witness.head, witness.query, 0);
+  RowRule plain = rule;
+  plain.scale = 1;
+  for (Term& term : plain.terms) term.bias = 0;
+  const std::vector<double> dots = ScoresOf(scene.context(), plain, plain.terms);
+  const auto excess = [&](double factor) {
+    double max = -kInf, sum = 0;
+    for (size_t n = 0; n < dots.size(); ++n) {
+      max = std::max(max, factor * rule.scale * dots[n] + rule.terms[n].bias);
+    }
+    for (size_t n = 0; n < dots.size(); ++n) {
+      sum += std::exp(factor * rule.scale * dots[n] + rule.terms[n].bias - max);
+    }
+    return max + std::log(sum) - observed;
+  };
+  // 2^(1/4): factors nearer to one another than that would be two roots in one step, which a convex
+  // function has at its least value only.
+  for (double low = 0x1p-6; low < 0x1p6; low *= 1.189207115002721) {
+    double a = low, b = low * 1.189207115002721;
+    if (!(excess(a) * excess(b) < 0)) continue;
+    for (int step = 0; step < 60; ++step) {
+      const double middle = (a + b) / 2;
+      (excess(a) * excess(middle) <= 0 ? b : a) = middle;
+    }
+    return rule.scale * a;
+  }
+  return std::nullopt;
+}
+
+void AddFittedScale(HypothesisBank& bank) {
+  const auto fitted = FitScale(bank.scene(), bank.witness());
+  if (!fitted) return;
+  const double factor = *fitted / bank.problem().EffectiveScale();
+  bank.AddRule("scale", fmt::format("the scale were off by a factor of {:.6g}", factor),
+               [scale = *fitted](RowRule& rule) { rule.scale = scale; });
+}
+
+// What each term's weight is too large by, as a logarithm, where the tiles from `first` on forget to
+// rescale what came before them when the running maximum grows.
+std::vector<double> MissedRescales(const RuleContext& context, const RowRule& rule, int64_t tile,
+                                   int64_t first) {
+  const std::vector<double> scores = ScoresOf(context, rule, rule.terms);
+  std::vector<double> missed(scores.size(), 0.0), growth;
+  std::vector<size_t> ends;  // of the tiles that hold terms
+  double max = -kInf;
+  for (size_t n = 0; n < scores.size();) {
+    const int64_t index = rule.terms[n].key / tile;
+    double next = max;
+    for (; n < scores.size() && rule.terms[n].key / tile == index; ++n) {
+      next = std::max(next, scores[n]);
+    }
+    growth.push_back(index >= first && max > -kInf ? next - max : 0);
+    ends.push_back(n);
+    max = next;
+  }
+  double total = 0;
+  for (size_t t = ends.size(); t-- > 0;) {
+    for (size_t n = t == 0 ? 0 : ends[t - 1]; n < ends[t]; ++n) missed[n] = total;
+    total += growth[t];
+  }
+  return missed;
+}
+
+void AddRescales(const Problem& p, HypothesisBank& bank) {
+  enum Missing { kBoth, kValues, kSum };
+  const RuleContext* context = &bank.scene().context();
+  const auto add = [&](Missing what, int64_t tile, int64_t first) {
+    constexpr std::string_view kNames[] = {"the sums were", "the sum of values were",
+                                           "the sum of weights were"};
+    bank.AddRule("rescale-missing",
+                 fmt::format("{} not rescaled when the maximum grew{} (tiles of {})", kNames[what],
+                             first > 1 ? fmt::format(" from tile {} on", first) : "", tile),
+                 [what, tile, first, context](RowRule& rule) {
+                   const std::vector<double> missed = MissedRescales(*context, rule, tile, first);
+                   const Terms right = rule.terms;
+                   Terms wrong = right;
+                   for (size_t n = 0; n < wrong.size(); ++n) wrong[n].bias += missed[n];
+                   if (wrong == right) return;
+                   if (what != kSum) rule.terms = wrong;
+                   if (what == kValues) rule.divisor = right;
+                   if (what == kSum) rule.divisor = wrong;
+                 });
+  };
+  for (const Missing what : {kBoth, kValues, kSum}) {
+    for (const int64_t first : {1, 2, 3}) {
+      for (int64_t tile = 1; tile <= 128 && tile * first < p.kv_len; tile *= 2) {
+        add(what, tile, first);
+      }
+    }
+  }
+}
+
+void AddDivisions(const Problem& p, HypothesisBank& bank) {
+  const Scene* scene = &bank.scene();
+  bank.AddRule("not-normalised", "the sum of values were not divided by the sum of weights",
+               [](RowRule& rule) { rule.is_divided = false; });
+  // The sum runs over hidden keys, whose weights are then put to zero.
+  const auto over = [&](std::string phrase, auto loosen) {
+    bank.AddRule("hidden-keys-in-sum", std::move(phrase), [scene, loosen](RowRule& rule) {
+      RowCase c = scene->CaseOf(rule.query);
+      loosen(c.problem);
+      rule.divisor = scene->RuleOf(c).terms;
+    });
+  };
+  if (p.causal || p.key_lengths || p.mask || p.window.active()) {
+    over("the sum of weights ran over hidden keys too", [](Problem& row) {
+      row.causal = false;
+      row.window = {};
+      row.mask.reset();
+      row.key_lengths.reset();
+    });
+  }
+  if (p.causal) {
+    over("the sum of weights ran past the diagonal", [](Problem& row) { row.causal = false; });
+  }
+  if (p.mask) {
+    over("the sum of weights ran over masked keys", [](Problem& row) { row.mask.reset(); });
+  }
+  if (p.key_lengths) {
+    over("the sum of weights ran past the key length",
+         [](Problem& row) { row.key_lengths.reset(); });
+  }
+}
+
+// Contiguous splits whose partial results are merged with weights exp(exponent * lse_i): 1 is right.
+void AddMerges(const Problem& p, HypothesisBank& bank) {
+  const RuleContext* context = &bank.scene().context();
+  const auto add = [&](int64_t split, std::string phrase, double exponent) {
+    bank.AddRule("split-merge", std::move(phrase), [context, split, exponent](RowRule& rule) {
+      const std::vector<double> scores = ScoresOf(*context, rule, rule.terms);
+      const Terms right = rule.terms;
+      for (size_t n = 0; n < scores.size();) {
+        const size_t first = n;
+        const int64_t index = right[n].key / split;
+        double max = -kInf, sum = 0;
+        for (; n < scores.size() && right[n].key / split == index; ++n) {
+          max = std::max(max, scores[n]);
+        }
+        for (size_t i = first; i < n; ++i) sum += std::exp(scores[i] - max);
+        const double lse = max + std::log(sum);
+        for (size_t i = first; i < n; ++i) rule.terms[i].bias += (exponent - 1) * lse;
+      }
+      if (rule.terms == right) return;
+      rule.lse_part = LsePart::kFree;  // it may be merged on a path of its own
+    });
+  };
+  std::vector<int64_t> splits;
+  for (const int64_t parts : {2, 3, 4, 8}) {
+    if (p.kv_len >= parts) splits.push_back((p.kv_len + parts - 1) / parts);
+    if (p.kv_len > parts) splits.push_back(p.kv_len / parts);
+  }
+  for (int64_t tile = 4; tile <= 128 && tile < p.kv_len; tile *= 2) splits.push_back(tile);
+  std::sort(splits.begin(), splits.end());
+  splits.erase(std::unique(splits.begin(), splits.end()), splits.end());
+  for (const int64_t split : splits) {
+    add(split, fmt::format("splits of {} keys were merged in base 2", split), kLn2);
+    add(split, fmt::format("splits of {} keys were merged with log2(e) too much", split), 1 / kLn2);
+    add(split, fmt::format("splits of {} keys were averaged without weights", split), 0);
+  }
+}
+
+void AddLogarithms(HypothesisBank& bank) {
+  const auto add = [&](std::string_view id, std::string phrase, double factor, LsePart part) {
+    bank.AddRule(id, std::move(phrase), [factor, part](RowRule& rule) {
+      rule.lse_factor = factor;
+      rule.lse_part = part;
+    });
+  };
+  add("lse-base", "the lse were to base 2", 1 / kLn2, LsePart::kWhole);
+  add("lse-base", "a natural lse were taken for one to base 2", kLn2, LsePart::kWhole);
+  add("lse-part", "the lse left out the maximum", 1, LsePart::kSum);
+  add("lse-part", "the lse were the maximum alone", 1, LsePart::kMax);
+  add("lse-part", "the lse had the other sign", -1, LsePart::kWhole);
+}
+
+// Rows that see nothing, whose contract knows what is due.
+void AddEmptyRows(HypothesisBank& bank) {
+  if (!IsEmptyRow(bank.problem(), bank.witness())) return;
+  const auto add = [&](std::string phrase, bool in_length, bool uniform) {
+    bank.Add("empty-row", std::move(phrase),
+             [scene = &bank.scene(), in_length, uniform](const Row& row) {
+               RowRule rule = scene->TrueRule(row);
+               if (!rule.terms.empty()) return rule;
+               const RowCase c = scene->CaseOf(row);
+               const auto& lengths = c.problem.key_lengths;
+               const int64_t end = in_length && lengths ? lengths->front() : c.problem.kv_len;
+               for (int64_t j = 0; j < end; ++j) rule.terms.push_back(scene->TermOf(c, j));
+               if (uniform) {
+                 rule.scale = 0;
+                 for (Term& term : rule.terms) term.bias = 0;
+               }
+               rule.lse_part = LsePart::kFree;
+               return rule;
+             });
+  };
+  add("an empty row were the softmax over all keys", false, false);
+  add("an empty row were the mean of all values", false, true);
+  add("an empty row were the softmax over the keys within the length", true, false);
+  add("an empty row were the mean of the values within the length", true, true);
+}
+
+// A factor on out that one element suggests; the other lanes and rows are the evidence.
+void AddFactor(HypothesisBank& bank) {
+  const Row& witness = bank.witness();
+  const Scene& scene = bank.scene();
+  double expected = 0, observed = 0;
+  for (int64_t d = 0; d < scene.problem().value_dim; ++d) {
+    const double due = scene.reference().out.At(witness.batch, witness.head, witness.query, d);
+    if (!(std::abs(due) > std::abs(expected)) || !std::isfinite(due)) continue;
+    expected = due;
+    observed = scene.outcome().out.At(witness.batch, witness.head, witness.query, d);
+  }
+  // One lane alone fits any factor.
+  if (scene.problem().value_dim < 2 || expected == 0 || observed == 0) return;
+  const double factor = observed / expected;
+  if (!std::isfinite(factor)) return;
+  bank.AddRule("out-factor", fmt::format("out were multiplied by {:.6g}", factor),
+               [factor](RowRule& rule) { rule.out_factor = factor; });
+}
+
+}  // namespace
+
+void AddSoftmaxFaults(HypothesisBank& bank) {
+  AddEmptyRows(bank);
+  const Problem& p = bank.problem();
+  if (p.kv_len == 0) return;
+  AddLogarithms(bank);
+  AddScales(p, bank);
+  AddRescales(p, bank);
+  AddDivisions(p, bank);
+  bank.AddRule("scores-ignored", "every visible key weighed the same", [](RowRule& rule) {
+    rule.scale = 0;
+    for (Term& term : rule.terms) term.bias = 0;
+  });
+  AddMerges(p, bank);
+  AddFactor(bank);
+  AddFittedScale(bank);
+}
+
+}  // namespace attest

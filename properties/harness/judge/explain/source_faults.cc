@@ -1,0 +1,205 @@
+// Faults in which vectors a row reads and how: kv heads, batch items, rows that land elsewhere, values
+// beside their keys, parts of the head dimension, and inputs rounded to a narrower type.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/explain/hypotheses.h"
+
+namespace attest {
+namespace {
+
+// Whose vectors a fault misreads.
+enum class Which { kKeysAndValues, kKeys, kValues };
+
+std::string_view Name(Which which) {
+  switch (which) {
+    case Which::kKeys:
+      return "keys";
+    case Which::kValues:
+      return "values";
+    default:
+      return "keys and values";
+  }
+}
+
+// Applies `change(Source&)` to the sources that `which` names.
+template <typename Change>
+void ChangeSources(Which which, RowCase& c, Change change) {
+  if (which != Which::kValues) change(c.k);
+  if (which != Which::kKeys) change(c.v);
+}
+
+constexpr Which kAllOfThem[] = {Which::kKeysAndValues, Which::kKeys, Which::kValues};
+
+void AddKvHeads(const Problem& p, HypothesisBank& bank) {
+  if (p.kv_heads < 2) return;
+  for (const Which which : kAllOfThem) {
+    const auto map = [&](std::string rule, auto kv_head_of) {
+      bank.AddCase("kv-head-mapping",
+                   fmt::format("query head h read the {} of {}", Name(which), rule),
+                   [which, kv_head_of](const Scene&, const Row& row, RowCase& c) {
+                     const int64_t kv_head = kv_head_of(row.head);
+                     ChangeSources(which, c, [&](Source& s) { s.kv_head = kv_head; });
+                   });
+    };
+    map("kv head h mod kv_heads", [n = p.kv_heads](int64_t h) { return h % n; });
+    map("kv head 0", [](int64_t) -> int64_t { return 0; });
+    map("kv head h, or the last", [n = p.kv_heads](int64_t h) { return std::min(h, n - 1); });
+    const int64_t group = p.heads_per_kv_head();
+    map("the kv head after its own",
+        [n = p.kv_heads, group](int64_t h) { return (h / group + 1) % n; });
+    map("the kv head before its own",
+        [n = p.kv_heads, group](int64_t h) { return (h / group + n - 1) % n; });
+    map("the kv head that mirrors its own",
+        [n = p.kv_heads, group](int64_t h) { return n - 1 - h / group; });
+  }
+}
+
+void AddBatches(const Problem& p, HypothesisBank& bank) {
+  if (p.batch < 2) return;
+  for (const Which which : kAllOfThem) {
+    bank.AddCase("batch-0-for-all",
+                 fmt::format("the {} of batch item 0 were used for all", Name(which)),
+                 [which](const Scene&, const Row&, RowCase& c) {
+                   ChangeSources(which, c, [](Source& s) { s.batch = 0; });
+                 });
+    for (const int64_t by : {int64_t{1}, p.batch - 1}) {
+      bank.AddCase("other-batch-read",
+                   fmt::format("the {} of the batch item {} were read", Name(which),
+                               by == 1 ? "after" : "before"),
+                   [which, by, n = p.batch](const Scene&, const Row& row, RowCase& c) {
+                     ChangeSources(which, c, [&](Source& s) { s.batch = (row.batch + by) % n; });
+                   });
+    }
+  }
+}
+
+void AddQueries(const Problem& p, HypothesisBank& bank) {
+  const auto read = [&](std::string phrase, auto move) {
+    bank.AddCase("query-misread", std::move(phrase),
+                 [move](const Scene&, const Row&, RowCase& c) { move(c.rule.query); });
+  };
+  if (p.batch > 1) read("q of batch item 0 were used for all", [](Row& q) { q.batch = 0; });
+  if (p.q_heads > 1) read("q of head 0 were used for all", [](Row& q) { q.head = 0; });
+  if (p.q_len > 1) read("q of query 0 were used for all", [](Row& q) { q.query = 0; });
+}
+
+// The row holds what is right for row move(row).
+void AddMisplaced(HypothesisBank& bank, std::string phrase, std::function<Row(Row)> move) {
+  const Scene* scene = &bank.scene();
+  bank.Add("row-misplaced", std::move(phrase),
+           [scene, move = std::move(move)](const Row& row) -> std::optional<RowRule> {
+             const Row from = move(row);
+             const Problem& p = scene->problem();
+             const bool exists = from.batch >= 0 && from.batch < p.batch && from.head >= 0 &&
+                                 from.head < p.q_heads && from.query >= 0 && from.query < p.q_len;
+             if (!exists) return std::nullopt;
+             return scene->TrueRule(from);
+           });
+}
+
+void AddMisplacedRows(const Problem& p, HypothesisBank& bank) {
+  for (const int64_t by : {-1, 1}) {
+    const std::string_view side = by < 0 ? "before" : "after";
+    const auto neighbour = [&](std::string_view what, int64_t Row::*axis) {
+      AddMisplaced(bank, fmt::format("a row held the result of the {} {} it", what, side),
+                   [axis, by](Row row) {
+                     row.*axis += by;
+                     return row;
+                   });
+    };
+    if (p.q_len > 1) neighbour("query", &Row::query);
+    if (p.q_heads > 1) neighbour("head", &Row::head);
+    if (p.batch > 1) neighbour("batch item", &Row::batch);
+  }
+  if (p.q_heads > 1 && p.q_len > 1) {
+    AddMisplaced(bank, "out lay in memory as [query, head]",
+                 [heads = p.q_heads, queries = p.q_len](Row row) {
+                   const int64_t flat = row.head * queries + row.query;
+                   return Row{row.batch, flat % heads, flat / heads};
+                 });
+  }
+  AddMisplaced(bank, "every row held the result of query 0", [](Row row) {
+    row.query = 0;
+    return row;
+  });
+}
+
+void AddShiftedValues(const Problem& p, HypothesisBank& bank) {
+  const int64_t n = p.kv_len;
+  const auto shift = [&](std::string phrase, auto value_of) {
+    bank.AddRule("value-rows-shifted", std::move(phrase), [value_of](RowRule& rule) {
+      for (Term& term : rule.terms) term.v.key = value_of(term.key);
+    });
+  };
+  for (const int64_t by : {1, -1}) {
+    const std::string_view side = by > 0 ? "after" : "before";
+    shift(fmt::format("each key had the value {} its own", side),
+          [by, n](int64_t j) { return std::clamp<int64_t>(j + by, 0, n - 1); });
+    shift(fmt::format("each key had the value {} its own, the end wrapping", side),
+          [by, n](int64_t j) { return (j + by + n) % n; });
+    for (int64_t tile = 2; tile < n; tile *= 2) {
+      const int64_t last = (n - 1) / tile * tile;
+      shift(fmt::format("keys of the last tile of {} had the value {} their own", tile, side),
+            [by, n, last](int64_t j) {
+              return j < last ? j : std::clamp<int64_t>(j + by, last, n - 1);
+            });
+      // Past a tile's own ends, too.
+      shift(fmt::format("keys of the last tile of {} had the value {} their own, across tiles",
+                        tile, side),
+            [by, n, last](int64_t j) {
+              return j < last ? j : std::clamp<int64_t>(j + by, 0, n - 1);
+            });
+    }
+  }
+  shift("the values were swapped in pairs", [n](int64_t j) { return (j ^ 1) < n ? j ^ 1 : j; });
+  shift("the values lay in reverse", [n](int64_t j) { return n - 1 - j; });
+}
+
+// The products over the leading multiple of `tile` of the head dimension alone.
+void AddHeadDimTails(const Problem& p, HypothesisBank& bank) {
+  for (int64_t tile = 2; tile <= 64; tile *= 2) {
+    if (p.head_dim % tile == 0 || p.head_dim < tile) continue;
+    bank.AddRule("head-dim-tail",
+                 fmt::format("q and k ended with the last full {} of head_dim", tile),
+                 [tile](RowRule& rule) { rule.dims = rule.dims / tile * tile; });
+  }
+  if (p.head_dim < 2) return;
+  bank.AddRule("head-dim-tail", "the last component of q and k were left out",
+               [](RowRule& rule) { --rule.dims; });
+}
+
+void AddRoundedInputs(const Problem& p, HypothesisBank& bank) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    if (TraitsOf(dtype).unit_roundoff <= TraitsOf(p.dtype).unit_roundoff) continue;
+    const auto rounded = [&](std::string_view what, auto change) {
+      bank.AddRule("input-rounded", fmt::format("{} were rounded to {}", what, Name(dtype)),
+                   [change, dtype](RowRule& rule) { change(rule.rounding, dtype); });
+    };
+    using R = InputRounding;
+    if (p.bias) rounded("the additive mask", [](R& r, DType to) { r.bias = to; });
+    rounded("v", [](R& r, DType to) { r.v = to; });
+    rounded("k", [](R& r, DType to) { r.k = to; });
+    rounded("q", [](R& r, DType to) { r.q = to; });
+    rounded("q and k", [](R& r, DType to) { r.q = r.k = to; });
+    rounded("q, k and v", [](R& r, DType to) { r.q = r.k = r.v = to; });
+  }
+}
+
+}  // namespace
+
+void AddSourceFaults(HypothesisBank& bank) {
+  const Problem& p = bank.problem();
+  if (p.kv_len == 0) return;
+  AddKvHeads(p, bank);
+  AddBatches(p, bank);
+  AddQueries(p, bank);
+  AddMisplacedRows(p, bank);
+  AddShiftedValues(p, bank);
+  AddHeadDimTails(p, bank);
+  AddRoundedInputs(p, bank);
+}
+
+}  // namespace attest

@@ -1,0 +1,235 @@
+#include "properties/harness/judge/explain/symptoms.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/compare.h"
+
+namespace attest {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+class Symptoms {
+ public:
+  Symptoms(const Scene& scene, const Survey& survey, const Row& witness)
+      : scene_(scene), p_(scene.problem()), survey_(survey), witness_(witness) {}
+
+  Explanation Strong() const {
+    if (IsEmptyRow(p_, witness_) && IsFilledWith(witness_, std::nan("")) &&
+        HiddenNonFinite(witness_, ~0u) < 0) {
+      return {"empty-row", "the row sees no key, and 0/0 came out"};
+    }
+    if (auto found = StartingMaximum(); !found.phrase.empty()) return found;
+    if (auto found = HiddenMaximum(); !found.phrase.empty()) return found;
+    return Leak();
+  }
+
+  Explanation LooseLeak() const {
+    const int64_t key = HiddenNonFinite(witness_, ~0u);
+    if (key < 0 || !IsNonFinite(witness_)) return {};
+    return {"hidden-nonfinite",
+            fmt::format("the non-finite value at key {}, hidden, came through", key)};
+  }
+
+  Explanation Weak() const {
+    if (auto found = ConstantOutput(); !found.phrase.empty()) return found;
+    if (!IsEmptyRow(p_, witness_) && IsFilledWith(witness_, 0)) {
+      return {"row-zero", "out is zero all along the row, though it sees keys"};
+    }
+    if (IsFilledWith(witness_, std::nan(""))) return {"row-nan", "out is NaN all along the row"};
+    return LaneTail();
+  }
+
+ private:
+  double OutAt(const Row& row, int64_t lane) const {
+    return scene_.outcome().out.At(row.batch, row.head, row.query, lane);
+  }
+
+  bool IsFilledWith(const Row& row, double value) const {
+    for (int64_t d = 0; d < p_.value_dim; ++d) {
+      if (!SameBits(OutAt(row, d), value)) return false;
+    }
+    return p_.value_dim > 0;
+  }
+
+  bool LooksEmpty(const Row& row) const {
+    return IsFilledWith(row, 0) || IsFilledWith(row, std::nan(""));
+  }
+
+  // The largest score among the keys that `accepts` picks; -inf where there is none.
+  template <typename Accepts>
+  double LargestScore(const Row& row, Accepts accepts) const {
+    const RowCase c = scene_.CaseOf(row);
+    Terms terms;
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      if (accepts(WhyHidden(p_, row, j))) terms.push_back(scene_.TermOf(c, j));
+    }
+    double largest = -kInf;
+    for (const double score : ScoresOf(scene_.context(), c.rule, terms)) {
+      largest = std::max(largest, score);
+    }
+    return largest;
+  }
+  double VisibleMaximum(const Row& row) const {
+    return LargestScore(row, [](unsigned why) { return why == kHiddenByNothing; });
+  }
+
+  // How far below the maximum a weight is lost altogether: exp of it is less than half the least
+  // subnormal of the accumulation type.
+  double Vanishes() const {
+    const DType type = scene_.context().contract.NumericsOf(p_.dtype).accumulate;
+    return std::log(TraitsOf(type).min_subnormal / 2);
+  }
+
+  // Whether the rows that look empty, though they see keys, are exactly those that `is_lost` picks;
+  // with something to compare, for of one row alone anything may be the cause.
+  template <typename IsLost>
+  bool LooksEmptyWhere(IsLost is_lost) const {
+    const auto sees_keys = [&](const Row& row) { return !IsEmptyRow(p_, row); };
+    return survey_.wrong.size() + survey_.right.size() > 1 &&
+           std::all_of(
+               survey_.wrong.begin(), survey_.wrong.end(),
+               [&](const Row& row) { return sees_keys(row) && LooksEmpty(row) && is_lost(row); }) &&
+           std::none_of(survey_.right.begin(), survey_.right.end(),
+                        [&](const Row& row) { return sees_keys(row) && is_lost(row); });
+  }
+
+  // All scores of the lost rows lie below some floor.
+  Explanation StartingMaximum() const {
+    if (!LooksEmpty(witness_)) return {};
+    double highest = -kInf;
+    for (const Row& row : survey_.wrong) highest = std::max(highest, VisibleMaximum(row));
+    const bool fits = highest < Vanishes() && LooksEmptyWhere([&](const Row& row) {
+                        return VisibleMaximum(row) <= highest;
+                      });
+    if (!fits) return {};
+    return {"starting-maximum",
+            fmt::format("rows whose scores all lie below about {:.4g} come out as if empty: the "
+                        "running maximum starts at a finite value",
+                        highest)};
+  }
+
+  // In the lost rows a hidden key's score dwarfs all visible ones.
+  Explanation HiddenMaximum() const {
+    const auto is_dwarfed = [&](const Row& row) {
+      const double hidden = LargestScore(
+          row, [](unsigned why) { return why != kHiddenByNothing && (why & kHiddenByBias) == 0; });
+      return VisibleMaximum(row) - hidden < Vanishes();
+    };
+    if (!LooksEmpty(witness_) || !LooksEmptyWhere(is_dwarfed)) return {};
+    return {"hidden-maximum",
+            "the maximum was taken over hidden keys too, beside whose scores the visible vanish"};
+  }
+
+  bool KeyIsFinite(const Row& row, int64_t key) const {
+    const int64_t kv_head = row.head / p_.heads_per_kv_head();
+    for (const Array* array : {&scene_.inputs().k, &scene_.inputs().v}) {
+      for (int64_t d = 0; d < array->shape[3]; ++d) {
+        if (!std::isfinite(array->At(row.batch, kv_head, key, d))) return false;
+      }
+    }
+    return true;
+  }
+
+  // A non-finite key that one of `mechanisms` hides from the row; -1 where there is none.
+  int64_t HiddenNonFinite(const Row& row, unsigned mechanisms) const {
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      if ((WhyHidden(p_, row, j) & mechanisms) != 0 && !KeyIsFinite(row, j)) return j;
+    }
+    return -1;
+  }
+
+  bool IsNonFinite(const Row& row) const {
+    for (int64_t d = 0; d < p_.value_dim; ++d) {
+      if (!std::isfinite(OutAt(row, d))) return true;
+    }
+    return false;
+  }
+
+  // Whether the rows that are not finite are those from which `mechanisms` hide non-finite data.
+  bool LeaksThrough(unsigned mechanisms) const {
+    const auto leaks = [&](const Row& row) { return HiddenNonFinite(row, mechanisms) >= 0; };
+    return std::all_of(survey_.wrong.begin(), survey_.wrong.end(),
+                       [&](const Row& row) { return IsNonFinite(row) && leaks(row); }) &&
+           std::none_of(survey_.right.begin(), survey_.right.end(),
+                        [&](const Row& row) { return !IsEmptyRow(p_, row) && leaks(row); });
+  }
+
+  Explanation Leak() const {
+    constexpr unsigned kAll =
+        kHiddenByLength | kHiddenByCausal | kHiddenByWindow | kHiddenByMask | kHiddenByBias;
+    constexpr std::pair<unsigned, std::string_view> kMechanisms[] = {
+        {kAll, ""},
+        {kHiddenByLength, " by its length"},
+        {kHiddenByCausal, " by causality"},
+        {kHiddenByWindow, " by the window"},
+        {kHiddenByMask, " by the mask"},
+        {kHiddenByBias, " by the additive mask"}};
+    for (const auto& [mechanisms, word] : kMechanisms) {
+      if (!LeaksThrough(mechanisms)) continue;
+      return {"hidden-nonfinite",
+              fmt::format("the non-finite value at key {}, hidden{}, came through",
+                          HiddenNonFinite(witness_, mechanisms), word)};
+    }
+    return {};
+  }
+
+  // One value in all rows. Two rows, for one might be right about it by chance.
+  Explanation ConstantOutput() const {
+    if (survey_.wrong.size() < 2 || p_.value_dim == 0) return {};
+    const double value = OutAt(witness_, 0);
+    for (const std::vector<Row>* rows : {&survey_.wrong, &survey_.right}) {
+      for (const Row& row : *rows) {
+        if (!IsFilledWith(row, value)) return {};
+      }
+    }
+    return {"constant-output", fmt::format("out is {:.4g} everywhere", value)};
+  }
+
+  bool LaneIsWrong(const Row& row, int64_t lane) const {
+    const double expected = scene_.reference().out.At(row.batch, row.head, row.query, lane);
+    return !WithinBound(OutAt(row, lane), expected,
+                        scene_.bound().WorstOf(row).out[static_cast<size_t>(lane)]);
+  }
+
+  // The same last lanes in every wrong row, past a multiple of some tile.
+  Explanation LaneTail() const {
+    if (survey_.wrong.size() < 2) return {};
+    int64_t first = p_.value_dim;
+    while (first > 0 && LaneIsWrong(witness_, first - 1)) --first;
+    if (first == 0 || first == p_.value_dim) return {};
+    for (const Row& row : survey_.wrong) {
+      if (IsEmptyRow(p_, row)) return {};
+      for (int64_t d = 0; d < p_.value_dim; ++d) {
+        if (LaneIsWrong(row, d) != (d >= first)) return {};
+      }
+    }
+    return {"value-dim-tail", fmt::format("only lanes {}-{} of value_dim {} are wrong", first,
+                                          p_.value_dim - 1, p_.value_dim)};
+  }
+
+  const Scene& scene_;
+  const Problem& p_;
+  const Survey& survey_;
+  const Row witness_;
+};
+
+}  // namespace
+
+Explanation StrongSymptom(const Scene& scene, const Survey& survey, const Row& witness) {
+  return Symptoms(scene, survey, witness).Strong();
+}
+
+Explanation LooseLeak(const Scene& scene, const Survey& survey, const Row& witness) {
+  return Symptoms(scene, survey, witness).LooseLeak();
+}
+
+Explanation WeakSymptom(const Scene& scene, const Survey& survey, const Row& witness) {
+  return Symptoms(scene, survey, witness).Weak();
+}
+
+}  // namespace attest

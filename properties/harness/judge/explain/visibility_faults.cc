@@ -1,0 +1,219 @@
+// Faults in what a row may see: rules dropped, planes and lengths misread, diagonals and windows off
+// by a little. Each changes the row's own problem, and visibility is asked of that.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/explain/hypotheses.h"
+
+namespace attest {
+namespace {
+
+// A change of the row's own problem alone.
+void AddOf(HypothesisBank& bank, std::string_view cause_class, std::string phrase,
+           std::function<void(Problem&)> change) {
+  bank.AddCase(
+      cause_class, std::move(phrase),
+      [change = std::move(change)](const Scene&, const Row&, RowCase& c) { change(c.problem); });
+}
+
+void AddDropped(const Problem& p, HypothesisBank& bank) {
+  if (p.causal) {
+    AddOf(bank, "causal-ignored", "the causal flag were ignored",
+          [](Problem& row) { row.causal = false; });
+  }
+  if (p.key_lengths) {
+    AddOf(bank, "lengths-ignored", "the key lengths were ignored",
+          [](Problem& row) { row.key_lengths.reset(); });
+  }
+  if (p.mask) {
+    AddOf(bank, "mask-ignored", "the mask were ignored", [](Problem& row) { row.mask.reset(); });
+    AddOf(bank, "mask-inverted", "the mask meant the opposite", [](Problem& row) {
+      for (uint8_t& bit : row.mask->bits) bit ^= 1;
+    });
+  }
+  if (p.bias) {
+    AddOf(bank, "bias-ignored", "the additive mask were ignored",
+          [](Problem& row) { row.bias.reset(); });
+    bank.AddCase(
+        "bias-as-mask", "the additive mask hid keys and added nothing",
+        [](const Scene&, const Row&, RowCase& c) { std::fill(c.bias.begin(), c.bias.end(), 0.0); });
+  }
+}
+
+// The planes, lengths and offsets of the first batch item, head or query for all.
+void AddMisread(const Problem& p, HypothesisBank& bank) {
+  const auto first_of = [&](std::string_view id, std::string_view where, auto move) {
+    if (p.mask) {
+      bank.AddCase(
+          id, fmt::format("the mask of {} were used for all", where),
+          [move](const Scene& s, const Row& row, RowCase& c) { s.ReadMaskAt(move(row), c); });
+    }
+    if (p.bias) {
+      bank.AddCase(
+          id, fmt::format("the additive mask of {} were used for all", where),
+          [move](const Scene& s, const Row& row, RowCase& c) { s.ReadBiasAt(move(row), c); });
+    }
+  };
+  first_of("batch-0-for-all", "batch item 0", [](Row row) {
+    row.batch = 0;
+    return row;
+  });
+  first_of("head-0-for-all", "head 0", [](Row row) {
+    row.head = 0;
+    return row;
+  });
+  first_of("query-0-for-all", "query 0", [](Row row) {
+    row.query = 0;
+    return row;
+  });
+}
+
+// Reads the boolean mask at [key, query]: by index, clamped to the plane, and as the plane's memory
+// lies when its last two extents are swapped.
+void AddTransposed(const Problem& p, HypothesisBank& bank) {
+  if (!p.mask) return;
+  bank.AddCase("mask-transposed", "the mask were read at [key, query]",
+               [](const Scene& s, const Row& row, RowCase& c) {
+                 const Problem& all = s.problem();
+                 for (int64_t j = 0; j < all.kv_len; ++j) {
+                   c.problem.mask->bits[static_cast<size_t>(j)] =
+                       all.mask->At(row.batch, row.head, std::min(j, all.q_len - 1),
+                                    std::min(row.query, all.kv_len - 1));
+                 }
+               });
+  if (p.q_len == p.kv_len || p.mask->shape[2] == 1 || p.mask->shape[3] == 1) return;
+  bank.AddCase("mask-transposed", "the mask lay in memory as [key, query]",
+               [](const Scene& s, const Row& row, RowCase& c) {
+                 const Problem& all = s.problem();
+                 for (int64_t j = 0; j < all.kv_len; ++j) {
+                   const int64_t flat = j * all.q_len + row.query;
+                   c.problem.mask->bits[static_cast<size_t>(j)] =
+                       all.mask->At(row.batch, row.head, flat / all.kv_len, flat % all.kv_len);
+                 }
+               });
+}
+
+// The faulty diagonal_offset of a batch item.
+using Offset = std::function<int64_t(const Problem&, int64_t)>;
+
+void AddDiagonal(HypothesisBank& bank, std::string_view cause_class, std::string phrase,
+                 Offset offset) {
+  if (!bank.problem().causal && !bank.problem().window.active()) return;
+  bank.AddCase(cause_class, std::move(phrase),
+               [offset = std::move(offset)](const Scene& s, const Row& row, RowCase& c) {
+                 c.problem.diagonal_offset = {row.query + offset(s.problem(), row.batch)};
+               });
+}
+
+void AddDiagonalRules(const Problem& p, HypothesisBank& bank) {
+  AddDiagonal(bank, "diagonal-top-left", "the diagonal started at the top left",
+              [](const Problem&, int64_t) { return 0; });
+  AddDiagonal(bank, "diagonal-bottom-right", "the diagonal ended at the bottom right",
+              [](const Problem& q, int64_t) { return q.kv_len - q.q_len; });
+  if (p.key_lengths) {
+    AddDiagonal(bank, "diagonal-bottom-right", "the diagonal ended at the key length",
+                [](const Problem& q, int64_t b) {
+                  return (*q.key_lengths)[static_cast<size_t>(b)] - q.q_len;
+                });
+  }
+  AddDiagonal(bank, "batch-0-for-all", "the diagonal of batch item 0 were used for all",
+              [](const Problem& q, int64_t) { return q.DiagonalOffset(0); });
+}
+
+void AddSlidDiagonals(HypothesisBank& bank) {
+  for (const int64_t by : {1, -1}) {
+    AddDiagonal(bank, "diagonal-slid",
+                fmt::format("the diagonal lay one key too {}", by > 0 ? "late" : "early"),
+                [by](const Problem& q, int64_t b) { return q.DiagonalOffset(b) + by; });
+  }
+  for (const int64_t sign : {1, -1}) {
+    AddDiagonal(
+        bank, "diagonal-slid",
+        fmt::format("the diagonal were slid by {}", sign > 0 ? "kv_len - q_len" : "q_len - kv_len"),
+        [sign](const Problem& q, int64_t b) {
+          return q.DiagonalOffset(b) + sign * (q.kv_len - q.q_len);
+        });
+  }
+}
+
+// The causal edge alone off by one; where there is a window too its ends stay.
+void AddCausalEdge(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal || !p.window.active()) return;
+  for (const int64_t by : {1, -1}) {
+    AddOf(bank, "diagonal-slid",
+          fmt::format("causality began one key too {}", by > 0 ? "late" : "early"),
+          [by](Problem& row) {
+            // A window's right end at the causal edge stands for causality.
+            row.causal = false;
+            row.window.right = row.window.right ? std::min(*row.window.right, by) : by;
+          });
+  }
+}
+
+void AddWindowEnds(const Problem& p, HypothesisBank& bank) {
+  const auto end = [&](std::string_view id, std::string_view name,
+                       std::optional<int64_t> Window::*side) {
+    if (!(p.window.*side)) return;
+    for (const int64_t by : {1, -1}) {
+      AddOf(
+          bank, id,
+          fmt::format("the window held one key {} at its {} end", by > 0 ? "more" : "fewer", name),
+          [side, by](Problem& row) { *(row.window.*side) += by; });
+    }
+  };
+  end("window-left-end", "left", &Window::left);
+  end("window-right-end", "right", &Window::right);
+}
+
+void AddWindowsIgnored(const Problem& p, HypothesisBank& bank) {
+  if (!p.window.active()) return;
+  AddOf(bank, "window-ignored", "the window were ignored", [](Problem& row) { row.window = {}; });
+  AddOf(bank, "window-ignored", "the window had no left end",
+        [](Problem& row) { row.window.left.reset(); });
+  AddOf(bank, "window-ignored", "the window had no right end",
+        [](Problem& row) { row.window.right.reset(); });
+  AddOf(bank, "window-ignored", "the window had its ends swapped",
+        [](Problem& row) { std::swap(row.window.left, row.window.right); });
+}
+
+// Lengths of another item, off by one, or rounded up, so that padding is attended with the data that lie there.
+void AddLengths(const Problem& p, HypothesisBank& bank) {
+  if (!p.key_lengths) return;
+  const int64_t first_length = p.key_lengths->empty() ? 0 : p.key_lengths->front();
+  AddOf(bank, "batch-0-for-all", "the key length of batch item 0 were used for all",
+        [first_length](Problem& row) { row.key_lengths = {first_length}; });
+  for (const int64_t by : {1, -1}) {
+    AddOf(bank, "lengths-off-by-one",
+          fmt::format("key lengths were one {}", by > 0 ? "more" : "less"),
+          [by](Problem& row) { row.key_lengths->front() += by; });
+  }
+  for (const int64_t tile : {4, 8, 16, 32, 64, 128}) {
+    AddOf(bank, "padded-keys-attended",
+          fmt::format("key lengths were rounded up to multiples of {}", tile),
+          [tile](Problem& row) {
+            int64_t& length = row.key_lengths->front();
+            length = (length + tile - 1) / tile * tile;
+          });
+  }
+}
+
+}  // namespace
+
+// What confines itself to items, heads or queries above the first goes before what does not: it says
+// more about where the wrong rows may be.
+void AddVisibilityFaults(HypothesisBank& bank) {
+  const Problem& p = bank.problem();
+  AddMisread(p, bank);
+  AddDiagonalRules(p, bank);
+  AddWindowEnds(p, bank);
+  AddSlidDiagonals(bank);
+  AddCausalEdge(p, bank);
+  AddWindowsIgnored(p, bank);
+  AddDropped(p, bank);
+  AddTransposed(p, bank);
+  AddLengths(p, bank);
+}
+
+}  // namespace attest

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <cmath>
+
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/tally.h"
+
+namespace attest {
+namespace {
+
+using Index = std::array<int64_t, 4>;
+
+// Compares the lanes of one row of two outcomes.
+class RelationJudge {
+ public:
+  RelationJudge(const Evidence& evidence, size_t a, size_t b, const RelationOptions& options)
+      : evidence_(evidence), a_(a), b_(b), options_(options) {}
+
+  void JudgeLanes(const Output& output, const Row& row, Tally& tally, bool& bits_differ) const {
+    const Array& first = evidence_.outcomes[a_].*output.observed;
+    const Array& second = evidence_.outcomes[b_].*output.observed;
+    if (first.empty() || second.empty() || IsFree(output, row)) return;
+    for (int64_t d = 0; d < first.shape[3]; ++d) {
+      const Index at_a{row.batch, row.head, row.query, d};
+      const Index at_b = options_.to_b ? options_.to_b(at_a) : at_a;
+      const double x = first.At(at_a[0], at_a[1], at_a[2], at_a[3]);
+      const double y = second.At(at_b[0], at_b[1], at_b[2], at_b[3]);
+      if (SameBits(x, y)) continue;
+      bits_differ = true;
+      tally.See(output.name, at_a, x, y,
+                options_.exact ? 0 : Allowed(output, at_a, at_b, std::abs(x - y)));
+    }
+  }
+
+ private:
+  // The most that the two results may differ by; infinite in unconstrained rows. The floors are
+  // enough where the results differ by less.
+  double Allowed(const Output& output, const Index& at_a, const Index& at_b, double difference) const {
+    const Row row_a{at_a[0], at_a[1], at_a[2]}, row_b{at_b[0], at_b[1], at_b[2]};
+    const double floors =
+        FloorOf(output, a_, row_a, at_a[3]) + FloorOf(output, b_, row_b, at_b[3]);
+    if (difference <= floors) return floors;
+    return output.number(evidence_.oracle.BoundOf(a_).WorstOf(row_a), at_a[3]) +
+           output.number(evidence_.oracle.BoundOf(b_).WorstOf(row_b), at_b[3]);
+  }
+
+  double FloorOf(const Output& output, size_t index, const Row& row, int64_t lane) const {
+    const Array& expected = evidence_.oracle.ReferenceOf(index).*output.expected;
+    return output.floor(evidence_.oracle.BoundOf(index).FloorOf(row),
+                        expected.At(row.batch, row.head, row.query, lane));
+  }
+
+  // An output of an empty row whose value the contract leaves open, or lets depend on hidden keys.
+  bool IsFree(const Output& output, const Row& row) const {
+    if (!IsEmptyRow(evidence_.cases[a_].problem, row)) return false;
+    const Semantics& s = evidence_.contract.semantics;
+    return output.name == "lse" ? !PromisedLse(s.lse_empty_row) : !PromisedOut(s.empty_row);
+  }
+
+  const Evidence& evidence_;
+  const size_t a_, b_;
+  const RelationOptions& options_;
+};
+
+Verdict FailRelation(const Evidence& evidence, size_t a, size_t b, std::string_view what,
+                     const RelationOptions& options, const Tally& tally) {
+  const Witness& w = tally.witness;
+  Verdict failed = FailAt(evidence.cases[a].problem, tally.output, w.index, w.expected, w.observed,
+                          w.bound, what, "came from the first call");
+  // Where rows have moved, the witness's place is that of the first case.
+  failed.call = options.to_b ? a : b;
+  // The case as drawn first: what is derived from it may hold NaN, which tells causes apart badly.
+  Explain(evidence, a, w.index, failed);
+  if (failed.likely_cause.empty()) {
+    Explain(evidence, b, options.to_b ? options.to_b(w.index) : w.index, failed);
+  }
+  failed.rows = tally.verdict.rows;
+  return failed;
+}
+
+}  // namespace
+
+Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_view what,
+                   const RelationOptions& options) {
+  const RelationJudge judge(evidence, a, b, options);
+  Tally tally;
+  bool bits_differ = false;
+  ForEachRow(evidence.cases[a].problem, [&](const Row& row) {
+    if (options.rows && !options.rows(row)) return;
+    ++tally.verdict.rows;
+    for (const Output& output : kOutputs) {
+      if (output.name == "lse" && !options.compare_lse) continue;
+      if (output.name == "weights" && !options.compare_weights) continue;
+      judge.JudgeLanes(output, row, tally, bits_differ);
+    }
+  });
+  if (tally.failed()) return FailRelation(evidence, a, b, what, options, tally);
+  if (bits_differ) {
+    tally.verdict.kind = VerdictKind::kMarginal;
+    tally.verdict.reason = "bits";
+  }
+  return tally.verdict;
+}
+
+}  // namespace attest

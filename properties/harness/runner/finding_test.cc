@@ -1,0 +1,144 @@
+// Findings on a kernel whose failures come and go, and what becomes of a class while shrinking. The
+// kernels run in their workers, as ever.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "properties/harness/case/generator.h"
+#include "properties/harness/runner/run_property.h"
+#include "properties/harness/sandbox/locate.h"
+
+namespace attest {
+namespace {
+
+struct Opened {
+  std::unique_ptr<KernelSession> session;
+  Contract contract;
+};
+
+Opened Open(const std::string& kernel) {
+  Opened opened;
+  const auto spec = ResolveKernel(kernel);
+  EXPECT_TRUE(spec) << spec.error();
+  if (!spec) return opened;
+  auto session = KernelSession::Open(*spec);
+  EXPECT_TRUE(session) << session.error();
+  if (!session) return opened;
+  opened.session = std::move(*session);
+  opened.contract = *ParseContract(opened.session->identity().contract_json);
+  return opened;
+}
+
+std::string Flaky(const std::string& variant) {
+  return (ProgramFolder().parent_path() / "testdata" / "flaky_kernel.so").string() + ":" + variant;
+}
+
+Case PlainCase() {
+  Case c;
+  c.problem.causal = true;
+  c.problem.q_len = c.problem.kv_len = 3;
+  c.problem.head_dim = c.problem.value_dim = 2;
+  return c;
+}
+
+// As if the run had met it; the case is kept as it is.
+Finding FindingOf(const char* id, const std::string& kernel, int confirmations) {
+  Opened opened = Open(kernel);
+  if (!opened.session) return {};
+  Failure failure;
+  failure.signature = {id, Cause::kValue, "out", ""};
+  failure.c = PlainCase();
+  failure.verdict.kind = VerdictKind::kFail;
+  failure.verdict.cause = Cause::kValue;
+  failure.verdict.output = "out";
+  failure.verdict.sentence = "it differs";
+  RunOptions options;
+  options.shrink_budget = 0;
+  options.confirmations = confirmations;
+  RunObserver observer;
+  return MakeFinding(*FindProperty(id), failure, opened.contract, *opened.session, options,
+                     observer);
+}
+
+TEST(MakeFinding, AWrongValueThatComesAndGoesStaysAFailureWithItsCounts) {
+  const Finding finding = FindingOf("equivalence.matches_reference", Flaky("value"), 3);
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(finding.confirmed, 4);  // every fifth call, and a call a run
+  EXPECT_EQ(finding.confirmations, 20);
+  EXPECT_EQ(finding.verdict.reason, "intermittent 4 of 20");
+  EXPECT_THAT(finding.verdict.sentence, testing::HasSubstr("intermittent 4 of 20"));
+}
+
+TEST(MakeFinding, ARelationThatFailsNowAndThenIsFlaky) {
+  const Finding finding = FindingOf("causal.flag_equals_explicit_triangle", Flaky("bits"), 3);
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kInconclusive);
+  EXPECT_EQ(finding.confirmations, 20);
+  EXPECT_EQ(finding.confirmed, 8);  // every fifth call, and two calls a run
+  EXPECT_EQ(finding.verdict.reason, "flaky: failed in 8 of 20 runs");
+}
+
+TEST(MakeFinding, ADeterministicKernelIsNotForgivenWhatItDoesNowAndThen) {
+  const Finding finding = FindingOf("determinism.a_rerun_gives_the_same_bits", Flaky("bits"), 3);
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(finding.verdict.reason, "intermittent 8 of 20");
+}
+
+TEST(MakeFinding, MoreConfirmationsThanRecountsAreCounted) {
+  const Finding finding = FindingOf("equivalence.matches_reference", Flaky("value"), 25);
+  EXPECT_EQ(finding.verdict.reason, "intermittent 5 of 25");
+}
+
+TEST(MakeFinding, AFailureThatNeverRecursHasTheSentenceItWasMetWith) {
+  const Finding finding = FindingOf("equivalence.matches_reference", "reference", 3);
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(finding.verdict.sentence, "it differs (intermittent 0 of 20)");
+}
+
+TEST(MakeFinding, OneThatRecursEachTimeIsRunNoMoreThanAsked) {
+  const Finding finding = FindingOf("equivalence.matches_reference", "mutant:zeros", 3);
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(finding.confirmed, 3);
+  EXPECT_EQ(finding.confirmations, 3);
+  EXPECT_EQ(finding.verdict.reason, "");
+}
+
+TEST(RunProperty, SignaturesKnownBeforeAreCountedAndNotReportedAgain) {
+  const Property& property = *FindProperty("equivalence.matches_reference");
+  Opened opened = Open("mutant:zeros");
+  ASSERT_NE(opened.session, nullptr);
+  RunObserver observer;
+  RunOptions options;
+  options.plan = {"test", 50};
+  options.max_findings = 100;
+  std::map<Signature, int> classes;
+  const PropertyResult first =
+      RunProperty(property, opened.contract, *opened.session, options, observer);
+  ASSERT_FALSE(first.findings.empty());
+  for (const Finding& finding : first.findings) {
+    EXPECT_EQ(finding.signature.cause_class, finding.verdict.cause_class);
+    EXPECT_TRUE(options.known.insert(finding.signature).second) << ToString(finding.signature);
+    Signature any_class = finding.signature;
+    any_class.cause_class.clear();
+    EXPECT_LE(++classes[any_class], options.max_classes) << ToString(finding.signature);
+  }
+  const PropertyResult second =
+      RunProperty(property, opened.contract, *opened.session, options, observer);
+  EXPECT_TRUE(second.findings.empty()) << ToString(second.findings[0].signature);
+  EXPECT_EQ(second.verdict, VerdictKind::kFail);
+}
+
+TEST(Covers, APatternWithoutAClassNamesAllOfThem) {
+  const Signature classed{"a.b", Cause::kValue, "out", "one-class"};
+  const Signature other{"a.b", Cause::kValue, "out", "other-class"};
+  const Signature plain{"a.b", Cause::kValue, "out", ""};
+  EXPECT_TRUE(Covers(plain, classed));
+  EXPECT_TRUE(Covers(plain, plain));
+  EXPECT_TRUE(Covers(classed, classed));
+  EXPECT_FALSE(Covers(classed, plain));
+  EXPECT_FALSE(Covers(classed, other));
+  EXPECT_FALSE(Covers(plain, {"a.b", Cause::kValue, "lse", ""}));
+  EXPECT_EQ(ToString(classed), "a.b/value/out/one-class");
+  EXPECT_EQ(ToString(plain), "a.b/value/out");
+}
+
+}  // namespace
+}  // namespace attest
