@@ -48,7 +48,7 @@ Outcome OutcomeOf(const Case& c, const DirectKernel& kernel) {
 }
 
 Signature SignatureOf(const Property& property, const Verdict& verdict) {
-  return {std::string(property.id), verdict.cause, verdict.output};
+  return {std::string(property.id), verdict.cause, verdict.output, verdict.cause_class};
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ std::optional<Verdict> CompareRow(const Evidence& evidence, const ScalarReferenc
     if (observed.empty()) continue;
     for (int64_t lane = 0; lane < expected.shape[3]; ++lane) {
       const size_t at = expected.Index(row.batch, row.head, row.query, lane);
-      const double margin = WithSecondReference(kOutputs[n].number(bound, lane), expected.values[at]);
+      const double margin =
+          WithSecondReference(kOutputs[n].number(bound, lane), expected.values[at]);
       if (WithinBound(observed.values[at], expected.values[at], margin)) continue;
       return FailAt(p, kOutputs[n].name, {row.batch, row.head, row.query, lane},
                     expected.values[at], observed.values[at], margin,

@@ -61,8 +61,7 @@ Verdict JudgeHull(const Evidence& evidence) {
       if (has_nan) continue;
       const std::array<int64_t, 4> at{row.batch, row.head, row.query, d};
       const double got = out.At(at[0], at[1], at[2], at[3]);
-      const double margin =
-          evidence.oracle.BoundOf(0).WorstOf(row).out[static_cast<size_t>(d)];
+      const double margin = evidence.oracle.BoundOf(0).WorstOf(row).out[static_cast<size_t>(d)];
       const double nearest = std::clamp(got, low, high);  // NaN stays NaN
       if (std::isnan(got) || !WithinBound(got, nearest, margin)) {
         verdict = FailAt(p, "out", at, std::isnan(got) ? low : nearest, got, margin,

@@ -66,7 +66,8 @@ std::optional<Verdict> JudgeMergedRow(const Evidence& evidence, const Row& row,
   if (slip > 0.1) ++uninformative;
   // The merge is computed here in double: a difference of two lse, an exp, a division, a sum.
   const double here =
-      0x1p-52 * (6 + (second.empty || first.empty ? 0 : std::abs(first.lse) + std::abs(second.lse)));
+      0x1p-52 *
+      (6 + (second.empty || first.empty ? 0 : std::abs(first.lse) + std::abs(second.lse)));
   for (int64_t d = 0; d < p.value_dim; ++d) {
     const auto at = [&](const Array& array) { return array.At(row.batch, row.head, row.query, d); };
     const double o1 = first.empty ? 0 : at(evidence.outcomes[1].out);

@@ -229,12 +229,12 @@ const std::vector<std::pair<std::string_view, ProfileReader>>& ProfileReaders() 
 Readers MakeNumericsReaders(std::string_view where, const std::vector<DType>& dtypes) {
   Readers readers;
   for (const auto& [key, read] : ProfileReaders()) {
-    readers.emplace_back(
-        key, [path = fmt::format("{}.{}", where, key), read, dtypes](const Json& json, Contract& c) {
-          Error error;
-          for (const DType dtype : dtypes) error = read(json, path, c.numerics[dtype]);
-          return error;
-        });
+    readers.emplace_back(key, [path = fmt::format("{}.{}", where, key), read, dtypes](
+                                  const Json& json, Contract& c) {
+      Error error;
+      for (const DType dtype : dtypes) error = read(json, path, c.numerics[dtype]);
+      return error;
+    });
   }
   return readers;
 }

@@ -22,11 +22,13 @@ struct NumericsProfile {
   DType probability = DType::kF32;  // type that a weight is rounded to before it multiplies V
   ScalePlacement scale_placement = ScalePlacement::kAccumulator;
   OutputRounding output_rounding = OutputRounding::kNearest;
-  double exp_ulp = 4;                   // error of exp, in ulp of `accumulate`; exp(0) is exactly 1
-  bool flush_to_zero = true;            // what is below the least normal may become zero
+  double exp_ulp = 4;         // error of exp, in ulp of `accumulate`; exp(0) is exactly 1
+  bool flush_to_zero = true;  // what is below the least normal may become zero
   bool truncating_accumulators = false;  // sums drop bits instead of rounding (tensor cores)
-  bool lse_of_rounded_weights = false;  // the sum in the lse is over weights rounded to `probability`
-  int64_t summation_block = 0;  // keys are summed in blocks of so many, then the blocks; 0 = any order
+  bool lse_of_rounded_weights =
+      false;  // the sum in the lse is over weights rounded to `probability`
+  int64_t summation_block =
+      0;  // keys are summed in blocks of so many, then the blocks; 0 = any order
 
   friend bool operator==(const NumericsProfile&, const NumericsProfile&) = default;
 };

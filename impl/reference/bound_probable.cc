@@ -37,8 +37,8 @@ class RowStatistics {
   RowStatistics(const RowContext& context, const RowErrors& errors)
       : context_(context), r_(context.roundings), e_(errors) {
     GroupKeys();
-    const auto dim = static_cast<double>(context.problem.head_dim) + kScoreRoundings +
-                     2 * r_.input_roundings;
+    const auto dim =
+        static_cast<double>(context.problem.head_dim) + kScoreRoundings + 2 * r_.input_roundings;
     // Truncations all lean the same way: they add up like their number, not like its root.
     score_steps_ = r_.biased ? Square(dim) : dim;
     const double steps = r_.Depth(e_.keys) + e_.max_rescales + kSumRoundings + r_.input_roundings;
@@ -63,17 +63,18 @@ class RowStatistics {
  private:
   void GroupKeys();
   double MergeError(double roundings) const {
-    return r_.u * (kMergeRoundings * std::abs(e_.max) + kMergeLogRoundings * e_.log_keys + roundings);
+    return r_.u *
+           (kMergeRoundings * std::abs(e_.max) + kMergeLogRoundings * e_.log_keys + roundings);
   }
 
   const RowContext& context_;
   const Roundings& r_;
   const RowErrors& e_;
-  std::vector<size_t> group_;        // of each key
+  std::vector<size_t> group_;           // of each key
   std::vector<double> group_variance_;  // of ln w, by group
-  double alike_pairs_ = 0;           // sum of squared group sizes
+  double alike_pairs_ = 0;              // sum of squared group sizes
   double score_steps_ = 0, sum_steps_ = 0, rescales_ = 0;
-  std::vector<double> independent_;  // variances of ln w, by key
+  std::vector<double> independent_;                   // variances of ln w, by key
   mutable std::vector<double> sum_away_, sum_value_;  // by group, scratch
 };
 
@@ -131,8 +132,8 @@ void RowStatistics::Out(int64_t column, double& probable, double& spread) const 
     rounded += Square(sum_value_[g]);
   }
   const double part = std::min(size, value_range.range() + 3 * std::sqrt(squares) * largest);
-  variance += Square(r_.u_weight) * rounded +
-              Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
+  variance +=
+      Square(r_.u_weight) * rounded + Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
   const double shared = std::min(away_range.range(), away_sum) * rescales_ + by_storing +
                         3 * r_.u * std::abs(tilt) + lost + MergeError(7) * std::abs(o) +
                         r_.StoreError(std::abs(o)) + (3 * e_.keys + 9) * r_.tau +

@@ -74,8 +74,8 @@ bool RangeCheck::HiddenMayOverflow(HeadFacts& head, const Row& row) const {
   for (int64_t j = 0; j < p_.kv_len; ++j) {
     const unsigned why = WhyHidden(p_, row, j);
     if (why == kHiddenByNothing) continue;
-    if ((why & safe_keys_) == 0 && (ScoreMayOverflow(head, row, j) ||
-                                    std::isnan(head.AbsProducts()(row.query, j)))) {
+    if ((why & safe_keys_) == 0 &&
+        (ScoreMayOverflow(head, row, j) || std::isnan(head.AbsProducts()(row.query, j)))) {
       return true;
     }
     if ((why & safe_values_) == 0 && !ValueIsFinite(head, j)) return true;

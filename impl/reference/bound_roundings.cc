@@ -22,8 +22,8 @@ bool IsPowerOfTwo(double x) {
 // subnormals of f16 alone (they are normal f32 numbers), unless f16 is what is computed in.
 double Lost(DType dtype, const NumericsProfile& profile) {
   const FormatTraits traits = TraitsOf(dtype);
-  const bool flushes = profile.flush_to_zero &&
-                       traits.min_normal <= TraitsOf(profile.accumulate).min_normal;
+  const bool flushes =
+      profile.flush_to_zero && traits.min_normal <= TraitsOf(profile.accumulate).min_normal;
   return flushes ? traits.min_normal : traits.min_subnormal / 2;
 }
 

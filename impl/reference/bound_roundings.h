@@ -22,8 +22,8 @@ constexpr double kSumRoundings = 6;      // of a sum, besides one an addend and 
 constexpr double kDivideRoundings = 3;   // of an output: reciprocal, product, store
 constexpr double kMergeRoundings = 4;    // of weights exp(lse_i - lse) that are not renormalised
 constexpr double kMergeLogRoundings = 6;
-constexpr double kSlack = 1.01;          // first-order terms made whole
-constexpr double kHoeffding = 2.5;       // the lambda of P
+constexpr double kSlack = 1.01;     // first-order terms made whole
+constexpr double kHoeffding = 2.5;  // the lambda of P
 
 struct Roundings {
   Roundings(const Problem& problem, const NumericsProfile& profile);
@@ -38,11 +38,11 @@ struct Roundings {
   double query_lost;
   double u_weight;  // rounding of a weight before it multiplies v; 0 = none
   double weight_normal, weight_lost;
-  double u_out;         // half an ulp of 1 (one where it truncates) of out and weights; 0 = counted in u
+  double u_out;  // half an ulp of 1 (one where it truncates) of out and weights; 0 = counted in u
   double out_lost;
-  double u_lse;         // the same of the stored lse
+  double u_lse;            // the same of the stored lse
   double input_roundings;  // 1 where inputs are rounded to a narrower accumulator, else 0
-  bool rounded_lse;     // the lse sums rounded weights
+  bool rounded_lse;        // the lse sums rounded weights
   int64_t summation_block;
   double abs_scale;
   double range, score_range, query_range, out_range;  // largest finite values

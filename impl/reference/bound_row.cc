@@ -28,8 +28,8 @@ class RescaleCounter {
     for (size_t i = 0; i < n; ++i) {
       const double high = scores[at(i)] + errors[at(i)];
       const double low = scores[at(i)] - errors[at(i)];
-      const auto below = std::partition_point(stack_.begin(), stack_.end(),
-                                              [&](const Entry& entry) { return entry.low >= high; });
+      const auto below = std::partition_point(
+          stack_.begin(), stack_.end(), [&](const Entry& entry) { return entry.low >= high; });
       const size_t first = below == stack_.begin() ? 0 : (below - 1)->index + 1;
       if (first < i) {  // keys first .. i-1 can be rescaled by i
         change_[first] += 1;
@@ -73,8 +73,8 @@ void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& refe
   const double gamma = Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u);
   const double underflow = r.tau * std::max(1.0, r.abs_scale);
   const RowMajor* exact = condition == Condition::kExact ? &head.AbsProducts() : nullptr;
-  const double* scores = &reference.scores.values[reference.scores.Index(row.batch, row.head,
-                                                                          row.query, 0)];
+  const double* scores =
+      &reference.scores.values[reference.scores.Index(row.batch, row.head, row.query, 0)];
   const double query_norm = r.abs_scale * head.query_norm(row.query);
   for (size_t n = 0; n < e.key.size(); ++n) {
     const int64_t j = e.key[n];
@@ -100,16 +100,15 @@ double LostWeight(const Roundings& r, double high, double low) {
 // Fills eta and all that follows from it.
 void MeasureWeights(const Reference& reference, const Roundings& r, const Row& row, RowErrors& e) {
   const double depth = r.Depth(e.keys) + kSumRoundings + r.input_roundings;
-  const double* weights = &reference.weights.values[reference.weights.Index(
-      row.batch, row.head, row.query, 0)];
+  const double* weights =
+      &reference.weights.values[reference.weights.Index(row.batch, row.head, row.query, 0)];
   double sum_phi = 0;
   for (size_t n = 0; n < e.key.size(); ++n) {
     const double s = e.score[n], w = weights[e.key[n]];
-    const double eta =
-        e.score_error[n] +
-        r.u * (kShiftRoundings * std::max(std::abs(s), std::abs(e.max)) +
-               kLogRoundings * e.log_keys + kRescaleRoundings * (e.max - s)) +
-        (kPlainExps + e.rescales[n]) * r.exp_error;
+    const double eta = e.score_error[n] +
+                       r.u * (kShiftRoundings * std::max(std::abs(s), std::abs(e.max)) +
+                              kLogRoundings * e.log_keys + kRescaleRoundings * (e.max - s)) +
+                       (kPlainExps + e.rescales[n]) * r.exp_error;
     const double grow = eta <= kSmallEta ? eta * (1 + eta) : std::expm1(std::min(eta, kSaturated));
     e.weight[n] = w;
     e.eta[n] = eta;
@@ -233,6 +232,7 @@ double RowErrors::least_sum() const {
 }
 
 double RowErrors::LogSumError() const {
+  if (saturated) return max_eta;  // grow stops short of it
   // -ln(1 - x) by log1p: small deviations must not cancel.
   const double down = shrink < 1 ? -std::log1p(-shrink) : max_eta;
   return std::min(max_eta, std::max(std::log1p(sum_grow), down));

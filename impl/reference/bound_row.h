@@ -25,8 +25,8 @@ struct KvFacts {
   KvFacts(const Inputs& inputs, int64_t b, int64_t kv_head);
 
   const ConstPlane k, v;
-  Eigen::VectorXd key_norm;  // Euclidean, never below the exact ones
-  Eigen::VectorXd key_sum;   // sums of absolute values
+  Eigen::VectorXd key_norm;                          // Euclidean, never below the exact ones
+  Eigen::VectorXd key_sum;                           // sums of absolute values
   double largest_key_norm = 0, largest_key_sum = 0;  // infinite where some key is not finite
 
   Eigen::RowVectorXd least_value, greatest_value;  // by column, of the finite v
@@ -70,24 +70,24 @@ double LargestBias(const Inputs& inputs);
 enum class Condition { kByNorms, kExact };  // |q||k_j| from above, or sum |q_d||k_jd|
 
 struct RowErrors {
-  double keys = 0;                 // n
-  std::vector<int64_t> key;        // visible keys in order; all below are indexed alike
-  std::vector<double> weight;      // w, of the reference
-  std::vector<double> score;       // s
-  std::vector<double> condition;   // a: scale |q||k| + |bias|
+  double keys = 0;                         // n
+  std::vector<int64_t> key;                // visible keys in order; all below are indexed alike
+  std::vector<double> weight;              // w, of the reference
+  std::vector<double> score;               // s
+  std::vector<double> condition;           // a: scale |q||k| + |bias|
   std::vector<double> biased_score_error;  // part of a score's error that is no sum of roundings
-  std::vector<double> score_error;  // E
-  std::vector<double> rescales;     // R
-  std::vector<double> eta;          // error of ln w
-  std::vector<double> grow;         // e^eta - 1 or a little more
-  std::vector<double> phi;          // relative error of the key's term in a sum
-  std::vector<double> lost;         // of w, absolute, by underflow
+  std::vector<double> score_error;         // E
+  std::vector<double> rescales;            // R
+  std::vector<double> eta;                 // error of ln w
+  std::vector<double> grow;                // e^eta - 1 or a little more
+  std::vector<double> phi;                 // relative error of the key's term in a sum
+  std::vector<double> lost;                // of w, absolute, by underflow
   double max = 0, lse = 0, log_keys = 0;
   double max_rescales = 0, max_eta = 0, max_phi = 0;
   double sum_grow = 0;  // of w grow
   double shrink = 0;    // 1 - sum of w e^-eta or a little more
   double sum_lost = 0;
-  double theta = 0;     // relative error of the sum of weights
+  double theta = 0;        // relative error of the sum of weights
   bool saturated = false;  // eta so large that only the range of V bounds anything
 
   double least_sum() const;  // Z: the least that the weights may add up to

@@ -42,8 +42,8 @@ SumErrors SumErrorsOf(const RowErrors& e) {
 double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, const Column& c) {
   if (!(sums.theta < 1)) return kInf;
   const double o = std::abs(c.out);
-  const double numerator = c.summed + r.u_weight * (c.rounded + c.common) + kSlack * c.lost +
-                           c.common * sums.lost;
+  const double numerator =
+      c.summed + r.u_weight * (c.rounded + c.common) + kSlack * c.lost + c.common * sums.lost;
   const double mean = c.common + (numerator + (o + c.common) * sums.theta) / (1 - sums.theta);
   const double merged =
       mean + kDivideRoundings * r.u * (o + mean) +
@@ -57,10 +57,10 @@ double LseBound(const Roundings& r, const RowErrors& e, const SumErrors& sums) {
   if (!(sums.theta < 1)) return kInf;
   const double rounded = r.rounded_lse ? r.u_weight + sums.lost : 0;
   const double size = std::abs(e.lse);
-  const double error = sums.by_logs + sums.theta / (1 - sums.theta) + rounded +
-                       r.u * (kMergeRoundings * std::abs(e.max) +
-                              kMergeLogRoundings * e.log_keys + size + 8) +
-                       r.u_lse * size + e.keys * r.tau;
+  const double error =
+      sums.by_logs + sums.theta / (1 - sums.theta) + rounded +
+      r.u * (kMergeRoundings * std::abs(e.max) + kMergeLogRoundings * e.log_keys + size + 8) +
+      r.u_lse * size + e.keys * r.tau;
   return error * kRoundOff + r.ReferenceError(e.lse, 1 + size);
 }
 
@@ -88,8 +88,7 @@ std::vector<double> WeightBounds(const RowContext& context, const RowErrors& e) 
     const double w = e.weight[n];
     double error = 1 + relative;
     if (!e.saturated) {
-      const double above =
-          (e.grow[n] + relative + e.grow[n] * relative + e.shrink) / e.least_sum();
+      const double above = (e.grow[n] + relative + e.grow[n] * relative + e.shrink) / e.least_sum();
       const double below = e.sum_grow + std::min(e.grow[n], e.eta[n]) + relative;
       error = std::min(error, w * std::max(above, below));
     }
@@ -176,10 +175,9 @@ RowNumbers WorstBound(const RowContext& context, const RowErrors& errors) {
   for (int64_t d = 0; d < context.problem.value_dim; ++d) {
     // A visible NaN in V: the bound stays 0.
     const bool due = !std::isnan(context.Out(d));
-    bound.out.push_back(
-        due ? OutBound(context.roundings, errors, SumErrorsOf(errors),
-                       MeasureColumn(context, errors, d, wide))
-            : 0);
+    bound.out.push_back(due ? OutBound(context.roundings, errors, SumErrorsOf(errors),
+                                       MeasureColumn(context, errors, d, wide))
+                            : 0);
   }
   return bound;
 }
@@ -237,15 +235,15 @@ RowFloor MakeFloor(const Roundings& r, double keys, double lse) {
   // m lies between lse - ln n and lse.
   const double max = std::max({0.0, lse - log_keys, -lse});
   const double merge = r.u * (kMergeRoundings * (max + 1) + kMergeLogRoundings * log_keys);
-  const double eta = r.u * (kShiftRoundings * max + kLogRoundings * log_keys) +
-                     kPlainExps * r.exp_error;
+  const double eta =
+      r.u * (kShiftRoundings * max + kLogRoundings * log_keys) + kPlainExps * r.exp_error;
   const double sum = phi / (1 - phi);
   RowFloor floor;
   const double mean = (phi + r.u_weight) / (1 - phi) + sum;
   floor.out_slope = mean + kDivideRoundings * r.u * (1 + mean) + merge;
   floor.out_offset = (3 * keys + 9) * r.tau;
-  floor.lse = eta + sum + r.u * (kMergeRoundings * max + kMergeLogRoundings * log_keys +
-                                 std::abs(lse) + 8);
+  floor.lse =
+      eta + sum + r.u * (kMergeRoundings * max + kMergeLogRoundings * log_keys + std::abs(lse) + 8);
   floor.weight_slope = std::min(1.0, eta + sum + r.u_weight + r.u * kDivideRoundings + merge);
   floor.weight_offset = (keys + 4) * r.tau;
   floor.store_roundoff = r.u_out;
@@ -262,18 +260,18 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   const double a = r.abs_scale * head.query_norm(i) * head.kv.largest_key_norm + head.largest_bias;
   const double reach = dim + 2 + head.query_sum(i) + head.kv.largest_key_sum;
   const double score_error =
-      (Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u) + r.u_score +
-       kSlack * r.u_query) * a +
+      (Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u) + r.u_score + kSlack * r.u_query) *
+          a +
       r.score_lost + r.query_lost * head.kv.largest_key_sum +
       r.tau * std::max(1.0, r.abs_scale) * reach;
   RowErrors e;
   e.keys = keys;
   e.log_keys = std::log(keys);
   e.max = std::max(a, log_max);
-  const double eta = score_error +
-                     r.u * (kShiftRoundings * e.max + kLogRoundings * e.log_keys +
-                            kRescaleRoundings * 2 * a) +
-                     (kPlainExps + keys) * r.exp_error;
+  const double eta =
+      score_error +
+      r.u * (kShiftRoundings * e.max + kLogRoundings * e.log_keys + kRescaleRoundings * 2 * a) +
+      (kPlainExps + keys) * r.exp_error;
   if (!(eta < kWideEta)) return kInf;
   const double grow = eta * (1 + eta), z = 1 - eta;
   const double phi = Gamma(r.Depth(keys) + keys + kSumRoundings + r.input_roundings, r.u);

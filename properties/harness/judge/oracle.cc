@@ -25,8 +25,8 @@ const Reference& Oracle::ReferenceOf(size_t index) {
 ErrorBound& Oracle::BoundOf(size_t index) {
   auto& bound = entries_[index].bound;
   if (!bound) {
-    bound = std::make_unique<ErrorBound>(cases_[index].problem, InputsOf(index),
-                                         ReferenceOf(index), contract_);
+    bound = std::make_unique<ErrorBound>(cases_[index].problem, InputsOf(index), ReferenceOf(index),
+                                         contract_);
   }
   return *bound;
 }

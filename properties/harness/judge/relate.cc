@@ -35,10 +35,10 @@ class RelationJudge {
  private:
   // The most that the two results may differ by; infinite in unconstrained rows. The floors are
   // enough where the results differ by less.
-  double Allowed(const Output& output, const Index& at_a, const Index& at_b, double difference) const {
+  double Allowed(const Output& output, const Index& at_a, const Index& at_b,
+                 double difference) const {
     const Row row_a{at_a[0], at_a[1], at_a[2]}, row_b{at_b[0], at_b[1], at_b[2]};
-    const double floors =
-        FloorOf(output, a_, row_a, at_a[3]) + FloorOf(output, b_, row_b, at_b[3]);
+    const double floors = FloorOf(output, a_, row_a, at_a[3]) + FloorOf(output, b_, row_b, at_b[3]);
     if (difference <= floors) return floors;
     return output.number(evidence_.oracle.BoundOf(a_).WorstOf(row_a), at_a[3]) +
            output.number(evidence_.oracle.BoundOf(b_).WorstOf(row_b), at_b[3]);

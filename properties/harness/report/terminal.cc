@@ -202,9 +202,12 @@ std::vector<Group> GroupsOf(const KernelReport& kernel) {
               [](const auto* a, const auto* b) { return ShowsBetter(a->finding, b->finding); });
     sorted.push_back(std::move(group));
   }
-  // What has a name comes first, and of that what most claims agree on.
-  std::ranges::stable_sort(sorted, std::greater(), [](const Group& group) {
-    return std::pair(!KindOf(group.front()->finding.verdict).empty(), group.size());
+  // What has a name comes first, and of that what most findings agree on.
+  std::map<std::string, int64_t> votes;
+  for (const ReportedFinding& reported : kernel.findings) ++votes[KindOf(reported.finding.verdict)];
+  std::ranges::stable_sort(sorted, std::greater(), [&](const Group& group) {
+    const std::string kind = KindOf(group.front()->finding.verdict);
+    return std::tuple(!kind.empty(), votes[kind], group.size());
   });
   return sorted;
 }

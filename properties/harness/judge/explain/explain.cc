@@ -20,8 +20,9 @@ namespace {
 
 // Multiplications that trying hypotheses may cost: some ten milliseconds.
 constexpr int64_t kBudget = int64_t{1} << 23;
-// The bounds of a row under two rules differ by the number of keys, mostly; not by more than this.
-constexpr double kOtherOrder = 1024;
+// The bounds of a row under two rules differ by the number of keys, and by a scale that is off; beside
+// that not by more than this.
+constexpr double kOtherOrder = 64;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 // Rows on which a hypothesis that fits the witness is tried further, of each kind: the most, and in
 // long cases at least.
@@ -51,6 +52,29 @@ double RangeOf(const Array& v) {
   return high > low ? high - low : largest;
 }
 
+double At(const Array& array, const Row& row, size_t lane) {
+  return array.At(row.batch, row.head, row.query, static_cast<int64_t>(lane));
+}
+
+// Whether the output of the row is what the truth makes it; `counts` picks the values to look at.
+template <typename Counts>
+bool OutputHolds(const Mismatch& m, const Row& row, const Output& output, Counts counts) {
+  const Array& observed = m.outcome.*output.observed;
+  if (observed.empty()) return true;
+  const RowNumbers& bound = m.bound.WorstOf(row);
+  for (int64_t lane = 0; lane < observed.shape[3]; ++lane) {
+    const auto at = static_cast<size_t>(lane);
+    const double value = At(observed, row, at);
+    const double expected = At(m.reference.*output.expected, row, at);
+    if (counts(value) && !WithinBound(value, expected, output.number(bound, lane))) return false;
+  }
+  return true;
+}
+
+bool OutputHolds(const Mismatch& m, const Row& row, const Output& output) {
+  return OutputHolds(m, row, output, [](double) { return true; });
+}
+
 // How well a hypothesis does on the rows tried; less is better, fields in order.
 struct Score {
   size_t unexplained = 0;   // wrong rows that it does not give
@@ -66,8 +90,13 @@ struct Fitting {
 
 class Explainer {
  public:
+  // Weights may come by a path of their own: they are looked at where they alone are wrong.
   Explainer(const Mismatch& mismatch, const Row& witness, std::string_view output)
-      : m_(mismatch), scene_(mismatch, output == "weights"), witness_(witness) {}
+      : m_(mismatch),
+        scene_(mismatch, output == kOutputs[2].name &&
+                             OutputHolds(mismatch, witness, kOutputs[0]) &&
+                             OutputHolds(mismatch, witness, kOutputs[1])),
+        witness_(witness) {}
 
   Explanation Run() {
     survey_ = TakeSurvey(m_);
@@ -151,7 +180,8 @@ class Explainer {
                                     [&](const auto& entry) { return entry.first == rule; });
     if (known != tried_.end()) return known->second;
     // Where any lse will do, out has to be the evidence.
-    const bool is_evidence = rule.lse_part != LsePart::kFree || !OutHolds(witness_);
+    const bool is_evidence =
+        rule.lse_part != LsePart::kFree || !OutputHolds(m_, witness_, kOutputs[0]);
     const bool fits = is_evidence && Fits(rule, witness_);
     // 512: beyond that keeping rules costs more than trying them again.
     if (rule.terms.size() <= 512) tried_.emplace_back(rule, fits);
@@ -160,31 +190,9 @@ class Explainer {
 
   // Whether something of the witness's row is wrong and not NaN.
   bool IsWrongAndANumber() const {
-    const RowNumbers& bound = m_.bound.WorstOf(witness_);
-    for (const Output& output : kOutputs) {
-      const Array& observed = m_.outcome.*output.observed;
-      for (int64_t lane = 0; !observed.empty() && lane < observed.shape[3]; ++lane) {
-        const double value = At(observed, witness_, static_cast<size_t>(lane));
-        const double expected =
-            At(m_.reference.*output.expected, witness_, static_cast<size_t>(lane));
-        if (std::isnan(value)) continue;
-        if (!WithinBound(value, expected, output.number(bound, lane))) return true;
-      }
-    }
-    return false;
-  }
-
-  // Whether out of the row is what the truth makes it. An empty row's out is promised exactly.
-  bool OutHolds(const Row& row) const {
-    const std::vector<double>& bound = m_.bound.WorstOf(row).out;
-    for (size_t d = 0; d < bound.size(); ++d) {
-      const auto lane = static_cast<int64_t>(d);
-      if (!WithinBound(m_.outcome.out.At(row.batch, row.head, row.query, lane),
-                       m_.reference.out.At(row.batch, row.head, row.query, lane), bound[d])) {
-        return false;
-      }
-    }
-    return true;
+    return std::any_of(kOutputs.begin(), kOutputs.end(), [&](const Output& output) {
+      return !OutputHolds(m_, witness_, output, [](double value) { return !std::isnan(value); });
+    });
   }
 
   // Whether the kernel's row lies within the bound of a kernel that follows the rule.
@@ -205,8 +213,12 @@ class Explainer {
     if (rule.terms.empty()) return false;
     const PlainRow plain(scene_.context(), rule);
     const RowNumbers& truth = m_.bound.WorstOf(row);
+    const double more_keys = static_cast<double>(rule.terms.size()) /
+                             static_cast<double>(std::max<size_t>(1, CountTerms(row)));
     // Empty rows have no bound to compare with.
-    const auto far = [](double bound) { return bound > 0 ? kOtherOrder * bound : kInf; };
+    const auto far = [&](double bound) {
+      return bound > 0 ? kOtherOrder * (1 + more_keys) * bound : kInf;
+    };
     if (!m_.outcome.lse.empty() && rule.lse_part != LsePart::kFree) {
       const double error = std::abs(plain.lse() - At(m_.outcome.lse, row, 0));
       const double size = std::max(1.0, std::abs(plain.lse()));
@@ -222,8 +234,9 @@ class Explainer {
     return false;
   }
 
-  static double At(const Array& array, const Row& row, size_t lane) {
-    return array.At(row.batch, row.head, row.query, static_cast<int64_t>(lane));
+  // Of the truth.
+  size_t CountTerms(const Row& row) const {
+    return row == witness_ ? true_rule_.terms.size() : scene_.TrueRule(row).terms.size();
   }
 
   // The largest error of the row in units of the answer's bound; infinite where it is no evidence.

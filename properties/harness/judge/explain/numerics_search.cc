@@ -1,11 +1,13 @@
 #include "properties/harness/judge/explain/numerics_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
 
 #include "properties/harness/judge/explain/survey.h"
+#include "properties/harness/judge/outputs.h"
 
 namespace attest {
 namespace {
@@ -60,6 +62,14 @@ std::vector<Widening> Widenings(const NumericsProfile& declared, DType dtype) {
   return all;
 }
 
+double LargestSize(const Array& array) {
+  double largest = 0;
+  for (const double x : array.values) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  return largest;
+}
+
 class Search {
  public:
   Search(const Mismatch& mismatch, const std::vector<Row>& wrong)
@@ -71,6 +81,9 @@ class Search {
     std::vector<const Widening*> every;
     for (const Widening& one : all) every.push_back(&one);
     if (wrong_.empty() || !CoversRow(every, wrong_.front())) return {};
+    if (!std::all_of(wrong_.begin(), wrong_.end(), [&](const Row& r) { return IsNear(r); })) {
+      return {};
+    }
     for (const Widening& one : all) {
       if (Covers({&one})) return Json({&one});
     }
@@ -84,6 +97,25 @@ class Search {
   }
 
  private:
+  // Whether the row is near the truth, as the results of poor arithmetic are: within a tenth of the
+  // largest |v|, of the sum of weights, of a weight of one. Beyond it a bound that covers the row
+  // covers nearly anything.
+  bool IsNear(const Row& row) const {
+    for (const Output& output : kOutputs) {
+      const Array& observed = m_.outcome.*output.observed;
+      if (observed.empty()) continue;
+      double unit = 1;
+      if (output.name == "out") unit = LargestSize(m_.inputs.v);
+      for (int64_t lane = 0; lane < observed.shape[3]; ++lane) {
+        const size_t at = observed.Index(row.batch, row.head, row.query, lane);
+        const double expected = (m_.reference.*output.expected).values[at];
+        const double scale = output.name == "lse" ? std::max(1.0, std::abs(expected)) : unit;
+        if (!(std::abs(observed.values[at] - expected) <= 0.1 * scale)) return false;
+      }
+    }
+    return true;
+  }
+
   Contract Widened(const std::vector<const Widening*>& changes) const {
     Contract wider = m_.contract;
     for (const Widening* change : changes) change->change(wider.numerics.at(dtype_));

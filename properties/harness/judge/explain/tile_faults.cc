@@ -42,7 +42,7 @@ void AddPadding(const Problem& p, HypothesisBank& bank) {
 }
 
 void AddTiles(const Problem& p, HypothesisBank& bank) {
-  for (int64_t tile = 2; tile <= kLargestTile; tile *= 2) {
+  for (int64_t tile = 2; tile <= kLargestTile && tile < p.kv_len; tile *= 2) {
     const int64_t full = p.kv_len / tile * tile;
     if (full < p.kv_len) {
       AddDropped(bank, "last-tile-dropped",
@@ -66,6 +66,13 @@ void AddTiles(const Problem& p, HypothesisBank& bank) {
                  [first, tile](int64_t j) { return j >= first && j < first + tile; });
     }
   }
+}
+
+// A partial tile that is the only one.
+void AddNothingLeft(const Problem& p, HypothesisBank& bank) {
+  if (p.kv_len >= kLargestTile) return;
+  AddDropped(bank, "last-tile-dropped", "the only tile, a partial one, were left out",
+             [](int64_t) { return true; });
 }
 
 // The first or last key of a row, or of all keys: left out, or counted twice.
@@ -114,6 +121,7 @@ void AddTileFaults(HypothesisBank& bank) {
   AddPadding(bank.problem(), bank);
   AddTiles(bank.problem(), bank);
   AddEnds(bank.problem(), bank);
+  AddNothingLeft(bank.problem(), bank);
 }
 
 void AddSingleKeyFaults(HypothesisBank& bank) {
