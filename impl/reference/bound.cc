@@ -185,6 +185,7 @@ class ErrorBound::Impl {
       const double o = reference_.out.At(row.batch, row.head, row.query, d);
       if (std::isnan(o)) continue;
       const double moment = moments(row.query, d);
+      if (!std::isfinite(moment)) return {0, kInf, 0};  // the squares overflowed: nothing is said
       v.out = std::max(v.out, std::abs(o));
       second = std::max(second, moment);
       variance = std::max(variance, moment - o * o);

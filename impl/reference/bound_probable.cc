@@ -62,6 +62,10 @@ class RowStatistics {
 
  private:
   void GroupKeys();
+  // Whether storing the weight below its least normal rounds to nearest, and not always to zero.
+  bool RoundsEitherWay(size_t n) const {
+    return r_.weight_lost < r_.weight_normal && e_.weight[n] > 2 * r_.weight_lost;
+  }
   double MergeError(double roundings) const {
     return r_.u *
            (kMergeRoundings * std::abs(e_.max) + kMergeLogRoundings * e_.log_keys + roundings);
@@ -75,7 +79,7 @@ class RowStatistics {
   double alike_pairs_ = 0;              // sum of squared group sizes
   double score_steps_ = 0, sum_steps_ = 0, rescales_ = 0;
   std::vector<double> independent_;                   // variances of ln w, by key
-  mutable std::vector<double> sum_away_, sum_value_;  // by group, scratch
+  mutable std::vector<double> sum_away_, sum_value_, sum_lost_;  // by group, scratch
 };
 
 // Keys with nearly equal scores make the same errors: they are taken together.
@@ -101,45 +105,56 @@ void RowStatistics::GroupKeys() {
   alike_pairs_ += Square(static_cast<double>(members));
   sum_away_.resize(groups);
   sum_value_.resize(groups);
+  sum_lost_.resize(groups);
 }
 
 void RowStatistics::Out(int64_t column, double& probable, double& spread) const {
-  const double o = context_.Out(column);
+  // In units of the largest |v|, so that no square underflows or overflows.
+  double unit = 0;
+  for (const int64_t j : e_.key) unit = std::max(unit, std::abs(context_.Value(j, column)));
+  const double o = unit > 0 ? context_.Out(column) / unit : 0;
   std::fill(sum_away_.begin(), sum_away_.end(), 0.0);
   std::fill(sum_value_.begin(), sum_value_.end(), 0.0);
+  std::fill(sum_lost_.begin(), sum_lost_.end(), 0.0);
   PrefixRange away_range, value_range;
   double away_sum = 0, by_storing = 0, tilt = 0, lost = 0, variance = 0, rounded = 0, size = 0;
-  double squares = 0, largest = 0;
-  for (size_t n = 0; n < e_.key.size(); ++n) {
-    const double v = context_.Value(e_.key[n], column), w = e_.weight[n];
+  double squares = 0;
+  for (size_t n = 0; n < e_.key.size() && unit > 0; ++n) {
+    const double v = context_.Value(e_.key[n], column) / unit, w = e_.weight[n];
     const double away = w * (v - o), value = w * v;
     away_range.Add(away);
     value_range.Add(value);
     away_sum += std::abs(away);
     by_storing += std::abs(away) * e_.biased_score_error[n];
     tilt += away * e_.score[n];
-    lost += e_.lost[n] * std::max(std::abs(v), std::abs(v - o));
     variance += Square(away) * independent_[n];
     rounded += Square(w) * (Square(v) + Square(o));
     size += std::abs(value);
     squares += Square(w);
-    largest = std::max(largest, std::abs(v));
     sum_away_[group_[n]] += away;
     sum_value_[group_[n]] += value;
+    const double either = std::max(std::abs(v), std::abs(v - o));
+    if (RoundsEitherWay(n)) {
+      variance += Square(e_.lost[n] * either);
+      sum_lost_[group_[n]] += e_.lost[n] * v;
+    } else {
+      lost += e_.lost[n] * either;
+    }
   }
   for (size_t g = 0; g < sum_away_.size(); ++g) {
-    variance += Square(sum_away_[g]) * group_variance_[g];
+    variance += Square(sum_away_[g]) * group_variance_[g] + Square(sum_lost_[g]);
     rounded += Square(sum_value_[g]);
   }
-  const double part = std::min(size, value_range.range() + 3 * std::sqrt(squares) * largest);
-  variance +=
-      Square(r_.u_weight) * rounded + Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
-  const double shared = std::min(away_range.range(), away_sum) * rescales_ + by_storing +
-                        3 * r_.u * std::abs(tilt) + lost + MergeError(7) * std::abs(o) +
-                        r_.StoreError(std::abs(o)) + (3 * e_.keys + 9) * r_.tau +
-                        r_.ReferenceError(o, size);
-  probable = shared + kHoeffding * std::sqrt(variance);
-  spread = std::sqrt(Square(shared) + variance);
+  const double part = std::min(size, value_range.range() + 3 * std::sqrt(squares));
+  variance += Square(r_.u_weight) * rounded +
+              Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
+  const double relative = std::min(away_range.range(), away_sum) * rescales_ + by_storing +
+                          3 * r_.u * std::abs(tilt) + lost + MergeError(7) * std::abs(o);
+  const double shared = relative * unit + r_.StoreError(std::abs(o) * unit) +
+                        (4 * e_.keys + 32) * r_.tau + r_.ReferenceError(o * unit, size * unit);
+  const double deviation = std::sqrt(variance) * unit;
+  probable = shared + kHoeffding * deviation;
+  spread = std::hypot(shared, deviation);
 }
 
 // The error of the lse is the mean of those of the ln w, and that of their sum.

@@ -19,6 +19,7 @@ constexpr double kLogRoundings = 8;      // of s - lse, in units of u ln n
 constexpr double kRescaleRoundings = 6;  // of what is exponentiated, in units of u (m - s)
 constexpr double kPlainExps = 3;         // exps that every key meets, besides its rescales
 constexpr double kSumRoundings = 6;      // of a sum, besides one an addend and one a rescale
+constexpr double kLostRoundings = 3;     // below the least normal: exp, normalising; the reference's
 constexpr double kDivideRoundings = 3;   // of an output: reciprocal, product, store
 constexpr double kMergeRoundings = 4;    // of weights exp(lse_i - lse) that are not renormalised
 constexpr double kMergeLogRoundings = 6;

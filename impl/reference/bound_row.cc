@@ -91,10 +91,11 @@ void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& refe
   }
 }
 
-// What underflow may take from a weight. Unnormalised weights lose less: they are larger.
+// What underflow may take from a weight. Unnormalised weights lose less: they are larger. tau is not
+// capped by the weight: it may round up, and in f64 the reference's own may have vanished.
 double LostWeight(const Roundings& r, double high, double low) {
   const double by_storing = low < r.weight_normal ? std::min(high, r.weight_lost) : 0;
-  return by_storing + std::min(high, r.tau);
+  return by_storing + kLostRoundings * r.tau;
 }
 
 // Fills eta and all that follows from it.

@@ -16,6 +16,7 @@ constexpr double kWideEta = 0.02;
 constexpr double kNegligible = -70;
 
 constexpr double kRootFloor = 1e-150;
+constexpr double kLargestMoment = 1e300;  // NaN is not below it either
 
 // What one output element's error is made of; v is its column of V, o its value.
 struct Column {
@@ -48,7 +49,7 @@ double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, c
   const double merged =
       mean + kDivideRoundings * r.u * (o + mean) +
       r.u * (kMergeRoundings * (std::abs(e.max) + 1) + kMergeLogRoundings * e.log_keys) * o +
-      (3 * e.keys + 9) * r.tau;
+      (4 * e.keys + 32) * r.tau;
   const double stored = merged + r.StoreError(o + merged) + r.tau;
   return stored * kRoundOff + r.ReferenceError(c.out, c.size);
 }
@@ -211,20 +212,22 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
     }
     const double low = context.head.kv.least_value(d), top = context.head.kv.greatest_value(d);
     const double largest = std::max(std::abs(low), std::abs(top));
-    // The difference of squares cancels: what it may be off by is added.
-    const double variance = std::max(0.0, second - o * o) + 1e-14 * (1 + e.keys) * second;
     const auto least = [](double sum, double cap) { return sum < cap ? sum : cap; };
     const double distance = std::max(top - o, o - low);
-    // Squares of tiny values vanish.
-    const double root = std::sqrt(second) * kRoundOff + std::min(largest, kRootFloor);
-    const double deviation = std::sqrt(variance) + std::min(distance, kRootFloor);
+    // The difference of squares cancels: what it may be off by is added.
+    const double variance = std::max(0.0, second - o * o) + 1e-14 * (1 + e.keys) * second;
+    // Squares of tiny values vanish, those of huge ones overflow.
+    const bool holds = second < kLargestMoment;
+    const double root =
+        holds ? std::sqrt(second) * kRoundOff + std::min(largest, kRootFloor) : largest;
+    const double deviation = holds ? std::sqrt(variance) + std::min(distance, kRootFloor) : distance;
     c.size = root;
     c.common = least(grow * deviation, distance);
     c.summed = least(phi * root, e.max_phi * largest);
     c.rounded = least(high * (root + deviation), 2 * largest);
     c.lost = e.sum_lost * 2 * largest;
     bound.out.push_back(OutBound(context.roundings, e, sums, c) * kRoundOff +
-                        4 * context.roundings.tau);
+                        (e.keys + 8) * context.roundings.tau);
   }
   return bound;
 }
@@ -275,7 +278,7 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   if (!(eta < kWideEta)) return kInf;
   const double grow = eta * (1 + eta), z = 1 - eta;
   const double phi = Gamma(r.Depth(keys) + keys + kSumRoundings + r.input_roundings, r.u);
-  const double lost = keys * (r.weight_lost + r.tau);
+  const double lost = keys * (r.weight_lost + kLostRoundings * r.tau);
   Column c;
   c.out = v.out;
   c.common = grow * v.deviation / z;

@@ -170,8 +170,10 @@ constexpr std::array kMutations = {&Mutator::AlignValuesWithScores,
                                    &Mutator::ChangeBias,
                                    &Mutator::DropLastKey};
 
-// Values at the end of their type's range constrain nothing; halving keeps the search inside.
+// Values at the end of their type's range constrain nothing; halving keeps the search inside. A NaN
+// of two huge scores would settle its row by itself.
 double Stored(DType dtype, double x) {
+  if (std::isnan(x)) return 0;
   const double most = TraitsOf(dtype).max_finite / 2;
   return RoundTo(dtype, std::clamp(x, -most, most));
 }
