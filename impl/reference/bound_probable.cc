@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "impl/reference/bound_tiers.h"
@@ -11,6 +12,9 @@ namespace {
 constexpr double kFirstOrder = 0.02;
 // Keys whose scores lie this close together, relatively, round alike in exp.
 constexpr double kAlike = 0x1p-16;
+
+// A sum of w |v| in units of the largest |v| below which its squares are no longer held in double.
+constexpr double kLeastSize = 1e-140;
 
 double Square(double x) {
   return x * x;
@@ -144,6 +148,11 @@ void RowStatistics::Out(int64_t column, double& probable, double& spread) const 
   for (size_t g = 0; g < sum_away_.size(); ++g) {
     variance += Square(sum_away_[g]) * group_variance_[g] + Square(sum_lost_[g]);
     rounded += Square(sum_value_[g]);
+  }
+  // Tiny weights on huge values: the squares have vanished, and P says no more than W.
+  if (unit > 0 && size < kLeastSize) {
+    probable = spread = std::numeric_limits<double>::infinity();
+    return;
   }
   const double part = std::min(size, value_range.range() + 3 * std::sqrt(squares));
   variance += Square(r_.u_weight) * rounded +
