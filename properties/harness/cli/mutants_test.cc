@@ -43,12 +43,14 @@ Json Smallest(const std::vector<Json>& findings) {
                            [](const Json& a, const Json& b) { return Elements(a) < Elements(b); });
 }
 
-// The finding that the report shows first: the one whose case file it names first.
+// The finding that the report shows first: the one whose headline comes first.
 Json ShownFirst(const std::vector<Json>& findings, const std::string& text) {
-  return *std::min_element(findings.begin(), findings.end(), [&](const Json& a, const Json& b) {
-    return text.find(a["case_file"].get<std::string>()) <
-           text.find(b["case_file"].get<std::string>());
-  });
+  const auto place = [&](const Json& finding) {
+    return text.find(fmt::format("\nFAIL {}: {}\n", finding["kernel"].get<std::string>(),
+                                 finding["signature"].get<std::string>()));
+  };
+  return *std::min_element(findings.begin(), findings.end(),
+                           [&](const Json& a, const Json& b) { return place(a) < place(b); });
 }
 
 // What the finding says is wrong: the class of its cause, or its plain cause where a fault says all

@@ -36,6 +36,7 @@ class Symptoms {
   }
 
   Explanation Weak() const {
+    if (!OutIsWrong(witness_)) return {};
     if (auto found = ConstantOutput(); !found.phrase.empty()) return found;
     if (!IsEmptyRow(p_, witness_) && IsFilledWith(witness_, 0)) {
       return {"row-zero", "out is zero all along the row, though it sees keys"};
@@ -57,7 +58,14 @@ class Symptoms {
   }
 
   bool LooksEmpty(const Row& row) const {
-    return IsFilledWith(row, 0) || IsFilledWith(row, std::nan(""));
+    return OutIsWrong(row) && (IsFilledWith(row, 0) || IsFilledWith(row, std::nan("")));
+  }
+
+  bool OutIsWrong(const Row& row) const {
+    for (int64_t d = 0; d < p_.value_dim; ++d) {
+      if (LaneIsWrong(row, d)) return true;
+    }
+    return false;
   }
 
   // The largest score among the keys that `accepts` picks; -inf where there is none.
