@@ -82,7 +82,7 @@ class RowStatistics {
   std::vector<double> group_variance_;  // of ln w, by group
   double alike_pairs_ = 0;              // sum of squared group sizes
   double score_steps_ = 0, sum_steps_ = 0, rescales_ = 0;
-  std::vector<double> independent_;                   // variances of ln w, by key
+  std::vector<double> independent_;                              // variances of ln w, by key
   mutable std::vector<double> sum_away_, sum_value_, sum_lost_;  // by group, scratch
 };
 
@@ -155,8 +155,8 @@ void RowStatistics::Out(int64_t column, double& probable, double& spread) const 
     return;
   }
   const double part = std::min(size, value_range.range() + 3 * std::sqrt(squares));
-  variance += Square(r_.u_weight) * rounded +
-              Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
+  variance +=
+      Square(r_.u_weight) * rounded + Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
   const double relative = std::min(away_range.range(), away_sum) * rescales_ + by_storing +
                           3 * r_.u * std::abs(tilt) + lost + MergeError(7) * std::abs(o);
   const double shared = relative * unit + r_.StoreError(std::abs(o) * unit) +

@@ -220,7 +220,8 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
     const bool holds = second < kLargestMoment;
     const double root =
         holds ? std::sqrt(second) * kRoundOff + std::min(largest, kRootFloor) : largest;
-    const double deviation = holds ? std::sqrt(variance) + std::min(distance, kRootFloor) : distance;
+    const double deviation =
+        holds ? std::sqrt(variance) + std::min(distance, kRootFloor) : distance;
     c.size = root;
     c.common = least(grow * deviation, distance);
     c.summed = least(phi * root, e.max_phi * largest);

@@ -72,8 +72,9 @@ class Mutator {
     const std::vector<double> scores = Scores();
     std::vector<int64_t> order(scores.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return scores[static_cast<size_t>(a)] < scores[static_cast<size_t>(b)];
+    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return std::pair(scores[static_cast<size_t>(a)], a) <
+             std::pair(scores[static_cast<size_t>(b)], b);
     });
     const Array keys = in_.k, values = in_.v;
     for (int64_t j = 0; j < p_.kv_len; ++j) {

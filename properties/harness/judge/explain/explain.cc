@@ -86,6 +86,7 @@ struct Score {
 struct Fitting {
   const Hypothesis* hypothesis;
   Score score;
+  size_t place = 0;
 };
 
 class Explainer {
@@ -144,14 +145,22 @@ class Explainer {
       const std::vector<Fitting> more = FittingOf(single_keys);
       fitting.insert(fitting.end(), more.begin(), more.end());
     }
-    std::stable_sort(fitting.begin(), fitting.end(),
-                     [](const Fitting& a, const Fitting& b) { return a.score < b.score; });
+    SortByScore(fitting);
     // A rule that leaves wrong rows over is weaker evidence than arithmetic that covers them all.
     if (fitting.empty() || fitting.front().score.unexplained > 0) {
       Explanation numerics = ByNumerics();
       if (!numerics.phrase.empty()) return numerics;
     }
     return Phrase(fitting);
+  }
+
+  // Equals stay in the order of the bank. (std::stable_sort is deprecated inside, says clang of g++'s.)
+  static void SortByScore(std::vector<Fitting>& fitting) {
+    size_t place = 0;
+    for (Fitting& fit : fitting) fit.place = place++;
+    std::sort(fitting.begin(), fitting.end(), [](const Fitting& a, const Fitting& b) {
+      return std::tie(a.score, a.place) < std::tie(b.score, b.place);
+    });
   }
 
   // What fits the witness's row, best first.
@@ -164,8 +173,7 @@ class Explainer {
     }
     for (Fitting& fit : fitting) fit.score = ScoreOf(*fit.hypothesis);
     std::erase_if(fitting, [&](const Fitting& fit) { return !IsBetterThanTruth(fit.score); });
-    std::stable_sort(fitting.begin(), fitting.end(),
-                     [](const Fitting& a, const Fitting& b) { return a.score < b.score; });
+    SortByScore(fitting);
     return fitting;
   }
 

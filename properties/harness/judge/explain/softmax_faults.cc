@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -180,40 +181,55 @@ void AddDivisions(const Problem& p, HypothesisBank& bank) {
   }
 }
 
-// Contiguous splits whose partial results are merged with weights exp(exponent * lse_i): 1 is right.
-void AddMerges(const Problem& p, HypothesisBank& bank) {
-  const RuleContext* context = &bank.scene().context();
-  const auto add = [&](int64_t split, std::string phrase, double exponent) {
-    bank.AddRule("split-merge", std::move(phrase), [context, split, exponent](RowRule& rule) {
-      const std::vector<double> scores = ScoresOf(*context, rule, rule.terms);
-      const Terms right = rule.terms;
-      for (size_t n = 0; n < scores.size();) {
-        const size_t first = n;
-        const int64_t index = right[n].key / split;
-        double max = -kInf, sum = 0;
-        for (; n < scores.size() && right[n].key / split == index; ++n) {
-          max = std::max(max, scores[n]);
-        }
-        for (size_t i = first; i < n; ++i) sum += std::exp(scores[i] - max);
-        const double lse = max + std::log(sum);
-        for (size_t i = first; i < n; ++i) rule.terms[i].bias += (exponent - 1) * lse;
-      }
-      if (rule.terms == right) return;
-      rule.lse_part = LsePart::kFree;  // it may be merged on a path of its own
-    });
-  };
-  std::vector<int64_t> splits;
-  for (const int64_t parts : {2, 3, 4, 8}) {
-    if (p.kv_len >= parts) splits.push_back((p.kv_len + parts - 1) / parts);
-    if (p.kv_len > parts) splits.push_back(p.kv_len / parts);
+// The lse of each contiguous split of `split` keys, beside every term of it.
+std::vector<double> SplitLses(const RuleContext& context, const RowRule& rule, int64_t split) {
+  const std::vector<double> scores = ScoresOf(context, rule, rule.terms);
+  std::vector<double> lses;
+  for (size_t n = 0; n < scores.size();) {
+    const size_t first = n;
+    const int64_t index = rule.terms[n].key / split;
+    double max = -kInf, sum = 0;
+    for (; n < scores.size() && rule.terms[n].key / split == index; ++n) {
+      max = std::max(max, scores[n]);
+    }
+    for (size_t i = first; i < n; ++i) sum += std::exp(scores[i] - max);
+    lses.resize(n, max + std::log(sum));
   }
-  for (int64_t tile = 4; tile <= 128 && tile < p.kv_len; tile *= 2) splits.push_back(tile);
-  std::sort(splits.begin(), splits.end());
-  splits.erase(std::unique(splits.begin(), splits.end()), splits.end());
+  return lses;
+}
+
+// Splits whose results are merged with weights exp(exponent * (lse_i - max lse)), where an exponent
+// of 1 is right. The merged lse is max lse + ln of the sum of those weights; or, with `any_lse`, it
+// comes by a path of its own.
+void AddMerge(HypothesisBank& bank, int64_t split, std::string_view how, double exponent,
+              bool any_lse) {
+  const RuleContext* context = &bank.scene().context();
+  bank.AddRule("split-merge", fmt::format("splits of {} keys were {}", split, how),
+               [context, split, exponent, any_lse](RowRule& rule) {
+                 const std::vector<double> lses = SplitLses(*context, rule, split);
+                 if (lses.empty()) return;
+                 const double max = *std::max_element(lses.begin(), lses.end());
+                 const Terms right = rule.terms;
+                 for (size_t n = 0; n < lses.size(); ++n) {
+                   rule.terms[n].bias += (exponent - 1) * (lses[n] - max);
+                 }
+                 if (any_lse && rule.terms != right) rule.lse_part = LsePart::kFree;
+               });
+}
+
+void AddMerges(const Problem& p, HypothesisBank& bank) {
+  std::set<int64_t> splits;
+  for (const int64_t parts : {2, 3, 4, 8}) {
+    if (p.kv_len >= parts) splits.insert((p.kv_len + parts - 1) / parts);
+    if (p.kv_len > parts) splits.insert(p.kv_len / parts);
+  }
+  for (int64_t tile = 4; tile <= 128 && tile < p.kv_len; tile *= 2) splits.insert(tile);
   for (const int64_t split : splits) {
-    add(split, fmt::format("splits of {} keys were merged in base 2", split), kLn2);
-    add(split, fmt::format("splits of {} keys were merged with log2(e) too much", split), 1 / kLn2);
-    add(split, fmt::format("splits of {} keys were averaged without weights", split), 0);
+    for (const bool any_lse : {false, true}) {
+      AddMerge(bank, split, "merged in base 2", kLn2, any_lse);
+      AddMerge(bank, split, "merged with log2(e) too much", 1 / kLn2, any_lse);
+      AddMerge(bank, split, "averaged without weights", 0, any_lse);
+    }
   }
 }
 
