@@ -84,10 +84,7 @@ bool PrintCause(const Mutant& mutant, const Json& shown) {
 }
 
 // Faults whose first finding is known to name another cause, and why; see FourInFiveAreNamed.
-const std::set<std::string_view> kNotNamed = {
-    // Small cases have one short part, whose wrong weight wider arithmetic covers as well.
-    "split-merged-in-base-2",
-};
+const std::set<std::string_view> kNotNamed = {};
 
 // How many keys a fault needs to show: a third tile, or one past a full tile.
 int64_t LongestNeeded(Mutation mutation) {

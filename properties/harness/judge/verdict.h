@@ -62,7 +62,7 @@ struct Verdict {
   std::string reason;        // MARGINAL: "bits" or "statistics"; UNSUPPORTED, INCONCLUSIVE: why
   std::string sentence;      // FAIL: one sentence a person can act on
   std::string likely_cause;  // FAIL: "as if key 3 took part"; part of the sentence; often empty
-  std::string cause_class;   // FAIL: the kind of that cause, one of kCauseClasses; "" = none found
+  std::string cause_class;   // FAIL: the kind of that cause, one of CauseClasses(); "" = none found
   std::optional<Witness> witness;  // FAIL by value
   size_t call = 0;                 // which of the derived cases the observed value is from
   bool via_mask = false;
