@@ -50,8 +50,8 @@ struct Witness {
 // How an outcome's errors look to finer eyes than the worst-case bound. 0 where nothing was measured.
 struct ErrorFigures {
   double probable_ratio = 0;  // largest error / P over the rows looked at; above 1 is suspect
-  double rms = 0;             // of error / spread over the sampled rows; above 1 is suspect
-  double bias = 0;            // how far errors lean one way (sign test); above 10 is suspect
+  double rms = 0;             // of error / spread over the sampled rows; see kRmsLimit
+  double bias = 0;            // how far errors lean one way (sign test); see kBiasLimit
   double plain_ratio = 0;     // largest error / that of plain same-precision attention ("2x rule")
 };
 
