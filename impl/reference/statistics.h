@@ -28,7 +28,7 @@ class ErrorStatistics {
 constexpr double kRmsLimit = 1.25;      // the largest seen on correct kernels is 1.00
 constexpr int64_t kRmsLeastCount = 64;  // a mean of few elements may lie anywhere below P / spread
 constexpr double kBiasLimit =
-    20;  // the largest seen on correct kernels that round to nearest is 15.5
+    16;  // the largest seen on correct kernels that round to nearest is 15.5
 constexpr int64_t kBiasLeastCount = 1000;
 
 }  // namespace attest
