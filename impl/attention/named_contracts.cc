@@ -28,7 +28,8 @@ const std::vector<NamedContract>& NamedContracts() {
          "numerics": {"exp_ulp": 4, "flush_to_zero": false}
        })"},
       // True keeps, an empty row is zero (the rule's 2026-06 errata), the additive mask hides with
-      // -inf. Hidden non-finite values and reproducible bits are not specified.
+      // -inf. Hidden non-finite values and reproducible bits are not specified. The operator's function
+      // body scales Q and K and multiplies them in the tensors' own type.
       {"onnx-attention-23",
        "ONNX operator Attention, opset 23 (onnx 1.18, docs/Operators.md), errata to 2026-06",
        R"({
@@ -40,7 +41,9 @@ const std::vector<NamedContract>& NamedContracts() {
                       "mask_key_broadcast", "mask_ranks"],
          "dtypes": ["f32", "f64", "f16", "bf16"],
          "layouts": ["bhsd"],
-         "strides": "dense"
+         "strides": "dense",
+         "numerics": {"f16": {"scores": "f16", "scale_placement": "storage"},
+                      "bf16": {"scores": "bf16", "scale_placement": "storage"}}
        })"},
       // A mask whose key extent is shorter than kv_len is padded with "hide" here, so what an
       // extent of 1 means (broadcast or padded) is left open, and not promised.
@@ -55,7 +58,9 @@ const std::vector<NamedContract>& NamedContracts() {
                       "mask_broadcast", "mask_ranks"],
          "dtypes": ["f32", "f64", "f16", "bf16"],
          "layouts": ["bhsd"],
-         "strides": "dense"
+         "strides": "dense",
+         "numerics": {"f16": {"scores": "f16", "scale_placement": "storage"},
+                      "bf16": {"scores": "bf16", "scale_placement": "storage"}}
        })"},
   };
   return kContracts;

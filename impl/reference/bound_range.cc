@@ -65,7 +65,8 @@ bool RangeCheck::ScoreMayOverflow(HeadFacts& head, const Row& row, int64_t key) 
   const double product = head.AbsProducts()(row.query, key);
   // The scale alone may be out of range too, and infinity times a zero product is NaN.
   if (std::max(Reach(r_, product, bias), r_.abs_scale * kLog2E) > r_.range / 2) return true;
-  return r_.abs_scale * product + bias > r_.score_range / 2;
+  // A score is stored once, before or after it is scaled, and rounds by far less than 2^-6 there.
+  return product * std::max(1.0, r_.abs_scale) + bias > r_.score_range * (1 - 0x1p-6);
 }
 
 // Any one safe mechanism is enough: what it hides is never looked at.
