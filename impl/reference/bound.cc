@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "impl/reference/bound_range.h"
 #include "impl/reference/bound_tiers.h"
@@ -122,17 +123,30 @@ class ErrorBound::Impl {
 
   bool MayLeaveOutputRange(const Row& row) {
     if (HeadOf(row).kv.largest_value < roundings_.out_range / 4) return false;
+    const double largest = LargestOut(row);
+    const double keys = CountVisibleKeys(p_, row);
+    const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
+    const double crude =
+        CrudeBound(ContextOf(row), keys, std::abs(lse) + std::log(keys), MaximaOfHead(row));
+    if (largest + crude < roundings_.out_range) return false;
+    const RowNumbers worst = WorstBound(ContextOf(row), Measure(row, Condition::kExact));
+    return largest + Largest(worst.out) >= roundings_.out_range;
+  }
+
+  double LargestOut(const Row& row) const {
     double largest = 0;
     for (int64_t d = 0; d < p_.value_dim; ++d) {
       const double o = std::abs(reference_.out.At(row.batch, row.head, row.query, d));
       if (!std::isnan(o)) largest = std::max(largest, o);
     }
-    const RowNumbers worst = WorstBound(ContextOf(row), Measure(row, Condition::kExact));
-    return largest + Largest(worst.out) >= roundings_.out_range;
+    return largest;
   }
 
   const RowErrors& Measure(const Row& row, Condition condition) {
-    MeasureRow(p_, inputs_, reference_, roundings_, HeadOf(row), row, condition, errors_);
+    if (measured_ != std::pair(row, condition)) {
+      MeasureRow(p_, inputs_, reference_, roundings_, HeadOf(row), row, condition, errors_);
+      measured_ = {row, condition};
+    }
     return errors_;
   }
 
@@ -162,19 +176,43 @@ class ErrorBound::Impl {
     return numbers;
   }
 
-  // From the crudest look to the surest. The range of a column is at least twice its deviation.
+  // From the crudest look to the surest. The range of a column is at least what two of its visible
+  // values differ by, and at least twice its deviation.
   bool IsInformative(const Row& row) {
     if (HeadOf(row).kv.largest_value == 0) return true;  // V has no range, nor any output
     const double keys = CountVisibleKeys(p_, row);
-    const ColumnMaxima v = MaximaOf(row, keys);
-    const bool is_constant = keys == 1 || HeadOf(row).kv.values_constant;
-    const double yardstick = is_constant ? v.out : 2 * v.deviation;
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
-    const double crude = CrudeBound(ContextOf(row), keys, std::abs(lse) + std::log(keys), v);
-    if (crude <= kUninformative * yardstick) return true;
+    const double log_max = std::abs(lse) + std::log(keys);
+    const auto shown = [&](const ColumnMaxima& v, double yardstick) {
+      return CrudeBound(ContextOf(row), keys, log_max, v) <= kUninformative * yardstick;
+    };
+    if (keys == 1 || HeadOf(row).kv.values_constant) {
+      const double out = LargestOut(row);
+      if (shown({out, out, 0}, out)) return true;
+    } else {
+      if (shown(MaximaOfHead(row), DistanceOfEnds(row))) return true;
+      const ColumnMaxima v = MaximaOf(row, keys);
+      if (shown(v, 2 * v.deviation)) return true;
+    }
     const double range = ValueRange(row);
-    return range == 0 || Largest(Of(kCheap, row).out) <= kUninformative * range ||
-           Largest(Of(kWorst, row).out) <= kUninformative * range;
+    return range == 0 || Largest(Of(kWorst, row).out) <= kUninformative * range;
+  }
+
+  // No column of any row exceeds these, and rounding does not matter to a tenth.
+  ColumnMaxima MaximaOfHead(const Row& row) {
+    const double largest = HeadOf(row).kv.largest_value;
+    return {largest, largest, 2 * largest};
+  }
+
+  // The widest distance in a column between the values of the first and the last visible key.
+  double DistanceOfEnds(const Row& row) {
+    const KeyRange range = VisibleRange(p_, row);
+    int64_t first = range.first, last = range.last - 1;
+    while (first < last && !Visible(p_, row, first)) ++first;
+    while (first < last && !Visible(p_, row, last)) --last;
+    if (first >= last) return 0;
+    const ConstPlane& v = HeadOf(row).kv.v;
+    return (v.row(first) - v.row(last)).cwiseAbs().maxCoeff();
   }
 
   ColumnMaxima MaximaOf(const Row& row, double keys) {
@@ -226,13 +264,24 @@ class ErrorBound::Impl {
   std::vector<std::unique_ptr<KvFacts>> kv_heads_;
   std::vector<std::unique_ptr<HeadFacts>> heads_;
   std::vector<Entry> rows_;
-  RowErrors errors_;  // of the row at hand
+  RowErrors errors_;  // of the row last measured
+  std::pair<Row, Condition> measured_{{-1, -1, -1}, Condition::kExact};
 };
 
 double RowFloor::Line(double slope, double offset, double value) const {
   const double size = std::abs(value);
   const double stored = store_roundoff > 0 ? HalfUlp(store_roundoff, store_lost, size) : 0;
   return slope * size + offset + stored;
+}
+
+double RowFloor::SettledOut(double out) const {
+  const double worst = Out(out);
+  return std::max(kSettledShare * worst, std::min(worst, Line(probable_out_slope, 0, out)));
+}
+
+double RowFloor::SettledWeight(double weight) const {
+  const double worst = Weight(weight);
+  return std::max(kSettledShare * worst, std::min(worst, Line(probable_weight_slope, 0, weight)));
 }
 
 ErrorBound::ErrorBound(const Problem& problem, const Inputs& inputs, const Reference& reference,

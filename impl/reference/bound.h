@@ -36,15 +36,26 @@ struct RowNumbers {
   std::vector<double> weights;  // [kv_len] where the problem wants weights, else empty
 };
 
-// From below, W of an element is a straight line of the value's size, and what storing it costs.
+// An error of at most this share of the floor is settled: it lies within W, and far enough for the
+// finer tiers to be left to the sample.
+constexpr double kSettledShare = 0.3;
+
+// From below, W of an element is a straight line of the value's size, and what storing it costs; and
+// so is P.
 struct RowFloor {
   double out_slope = 0, out_offset = 0;
   double lse = 0;
   double weight_slope = 0, weight_offset = 0;
   double store_roundoff = 0, store_lost = 0;
+  double probable_out_slope = 0, probable_weight_slope = 0;
 
   double Out(double out) const { return Line(out_slope, out_offset, out); }
   double Weight(double weight) const { return Line(weight_slope, weight_offset, weight); }
+
+  // Errors up to here are settled: by their share of W, or because neither W nor P is below.
+  double SettledOut(double out) const;
+  double SettledLse() const { return kSettledShare * lse; }
+  double SettledWeight(double weight) const;
 
  private:
   double Line(double slope, double offset, double value) const;
@@ -72,10 +83,6 @@ class ErrorBound {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// An error of at most this share of the floor is settled: it lies within W, and far enough for the
-// finer tiers to be left to the sample.
-constexpr double kSettledShare = 0.3;
 
 }  // namespace attest
 

@@ -20,20 +20,6 @@ double Square(double x) {
   return x * x;
 }
 
-// The largest difference of two prefix sums: what a factor on everything so far can weigh.
-class PrefixRange {
- public:
-  void Add(double x) {
-    sum_ += x;
-    low_ = std::min(low_, sum_);
-    high_ = std::max(high_, sum_);
-  }
-  double range() const { return high_ - low_; }
-
- private:
-  double sum_ = 0, low_ = 0, high_ = 0;
-};
-
 // One row's P. An error has a part that is the same for many keys (`shared`, added as it stands) and
 // independent parts (added in squares).
 class RowStatistics {
@@ -59,13 +45,31 @@ class RowStatistics {
     }
   }
 
-  // shared^2 + variance in `spread`, shared + lambda deviation in `probable`.
-  void Out(int64_t column, double& probable, double& spread) const;
+  using Lanes = Eigen::ArrayXd;  // [value_dim]
+  using Groups = Eigen::Array<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+  // Sums over the keys for all columns at once, in units of the column's largest |v| so that no
+  // square underflows or overflows.
+  struct Columns {
+    Lanes largest, unit, out;
+    Lanes away_sum, away_low, away_high;     // w (v - o): its prefix sums' last, least, greatest
+    Lanes value_sum, value_low, value_high;  // w v: likewise
+    Lanes moved, by_storing, tilt, lost, variance, rounded, size;
+    Groups group_away, group_value, group_lost;
+    Lanes v, away, value, either;  // of the key at hand
+  };
+  void MeasureColumns(Columns& columns) const;
+
+  // Of column d: shared^2 + variance in `spread`, shared + lambda deviation in `probable`. `squares`
+  // is the root of the sum of squared weights.
+  void Out(const Columns& columns, double squares, int64_t d, double& probable,
+           double& spread) const;
   void Lse(double& probable, double& spread) const;
   double Weight(size_t n, double probable_lse) const;
 
  private:
   void GroupKeys();
+  void AddKey(size_t n, Columns& columns) const;
   // Whether storing the weight below its least normal rounds to nearest, and not always to zero.
   bool RoundsEitherWay(size_t n) const {
     return r_.weight_lost < r_.weight_normal && e_.weight[n] > 2 * r_.weight_lost;
@@ -82,8 +86,8 @@ class RowStatistics {
   std::vector<double> group_variance_;  // of ln w, by group
   double alike_pairs_ = 0;              // sum of squared group sizes
   double score_steps_ = 0, sum_steps_ = 0, rescales_ = 0;
-  std::vector<double> independent_;                              // variances of ln w, by key
-  mutable std::vector<double> sum_away_, sum_value_, sum_lost_;  // by group, scratch
+  std::vector<double> independent_;        // variances of ln w, by key
+  mutable std::vector<double> sum_value_;  // by group, scratch
 };
 
 // Keys with nearly equal scores make the same errors: they are taken together.
@@ -107,60 +111,79 @@ void RowStatistics::GroupKeys() {
     ++members;
   }
   alike_pairs_ += Square(static_cast<double>(members));
-  sum_away_.resize(groups);
   sum_value_.resize(groups);
-  sum_lost_.resize(groups);
 }
 
-void RowStatistics::Out(int64_t column, double& probable, double& spread) const {
-  // In units of the largest |v|, so that no square underflows or overflows.
-  double unit = 0;
-  for (const int64_t j : e_.key) unit = std::max(unit, std::abs(context_.Value(j, column)));
-  const double o = unit > 0 ? context_.Out(column) / unit : 0;
-  std::fill(sum_away_.begin(), sum_away_.end(), 0.0);
-  std::fill(sum_value_.begin(), sum_value_.end(), 0.0);
-  std::fill(sum_lost_.begin(), sum_lost_.end(), 0.0);
-  PrefixRange away_range, value_range;
-  double away_sum = 0, by_storing = 0, tilt = 0, lost = 0, variance = 0, rounded = 0, size = 0;
-  double squares = 0;
-  for (size_t n = 0; n < e_.key.size() && unit > 0; ++n) {
-    const double v = context_.Value(e_.key[n], column) / unit, w = e_.weight[n];
-    const double away = w * (v - o), value = w * v;
-    away_range.Add(away);
-    value_range.Add(value);
-    away_sum += std::abs(away);
-    by_storing += std::abs(away) * e_.biased_score_error[n];
-    tilt += away * e_.score[n];
-    variance += Square(away) * independent_[n];
-    rounded += Square(w) * (Square(v) + Square(o));
-    size += std::abs(value);
-    squares += Square(w);
-    sum_away_[group_[n]] += away;
-    sum_value_[group_[n]] += value;
-    const double either = std::max(std::abs(v), std::abs(v - o));
-    if (RoundsEitherWay(n)) {
-      variance += Square(e_.lost[n] * either);
-      sum_lost_[group_[n]] += e_.lost[n] * v;
-    } else {
-      lost += e_.lost[n] * either;
-    }
+void RowStatistics::MeasureColumns(Columns& c) const {
+  const int64_t dim = context_.problem.value_dim;
+  const auto groups = static_cast<int64_t>(sum_value_.size());
+  c.largest.setZero(dim);
+  for (const int64_t j : e_.key) c.largest = c.largest.max(context_.ValueRow(j).abs());
+  c.unit = (c.largest > 0).select(c.largest, 1.0);
+  c.out = context_.OutRow() / c.unit;
+  for (Lanes* lanes :
+       {&c.away_sum, &c.away_low, &c.away_high, &c.value_sum, &c.value_low, &c.value_high, &c.moved,
+        &c.by_storing, &c.lost, &c.variance, &c.rounded, &c.size}) {
+    lanes->setZero(dim);
   }
-  for (size_t g = 0; g < sum_away_.size(); ++g) {
-    variance += Square(sum_away_[g]) * group_variance_[g] + Square(sum_lost_[g]);
-    rounded += Square(sum_value_[g]);
+  c.group_away.setZero(groups, dim);
+  c.group_value.setZero(groups, dim);
+  c.group_lost.setZero(groups, dim);
+  c.tilt.setZero(dim);
+  for (size_t n = 0; n < e_.key.size(); ++n) AddKey(n, c);
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto of = [g](const Groups& sums) { return sums.row(g).transpose().square(); };
+    c.variance += of(c.group_away) * group_variance_[static_cast<size_t>(g)] + of(c.group_lost);
+    c.rounded += of(c.group_value);
   }
+}
+
+void RowStatistics::AddKey(size_t n, Columns& c) const {
+  const double w = e_.weight[n];
+  const auto group = static_cast<int64_t>(group_[n]);
+  c.v = context_.ValueRow(e_.key[n]) / c.unit;
+  c.away = w * (c.v - c.out);
+  c.value = w * c.v;
+  c.away_sum += c.away;
+  c.away_low = c.away_low.min(c.away_sum);
+  c.away_high = c.away_high.max(c.away_sum);
+  c.value_sum += c.value;
+  c.value_low = c.value_low.min(c.value_sum);
+  c.value_high = c.value_high.max(c.value_sum);
+  c.moved += c.away.abs();
+  c.by_storing += c.away.abs() * e_.biased_score_error[n];
+  c.tilt += c.away * e_.score[n];
+  c.variance += c.away.square() * independent_[n];
+  c.rounded += Square(w) * (c.v.square() + c.out.square());
+  c.size += c.value.abs();
+  c.group_away.row(group) += c.away.transpose();
+  c.group_value.row(group) += c.value.transpose();
+  if (e_.lost[n] == 0) return;
+  c.either = e_.lost[n] * c.v.abs().max((c.v - c.out).abs());
+  if (RoundsEitherWay(n)) {
+    c.variance += c.either.square();
+    c.group_lost.row(group) += e_.lost[n] * c.v.transpose();
+  } else {
+    c.lost += c.either;
+  }
+}
+
+void RowStatistics::Out(const Columns& c, double squares, int64_t d, double& probable,
+                        double& spread) const {
+  const double unit = c.unit(d), o = c.out(d), size = c.size(d);
   // Tiny weights on huge values: the squares have vanished, and P says no more than W.
-  if (unit > 0 && size < kLeastSize) {
+  if (c.largest(d) > 0 && size < kLeastSize) {
     probable = spread = std::numeric_limits<double>::infinity();
     return;
   }
-  const double part = std::min(size, value_range.range() + 3 * std::sqrt(squares));
-  variance +=
-      Square(r_.u_weight) * rounded + Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
-  const double relative = std::min(away_range.range(), away_sum) * rescales_ + by_storing +
-                          3 * r_.u * std::abs(tilt) + lost + MergeError(7) * std::abs(o);
-  const double shared = relative * unit + r_.StoreError(std::abs(o) * unit) +
-                        (4 * e_.keys + 32) * r_.tau + r_.ReferenceError(o * unit, size * unit);
+  const double part = std::min(size, c.value_high(d) - c.value_low(d) + 3 * squares);
+  const double variance = c.variance(d) + Square(r_.u_weight) * c.rounded(d) +
+                          Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
+  const double prefix = std::min(c.away_high(d) - c.away_low(d), c.moved(d));
+  const double relative = prefix * rescales_ + c.by_storing(d) + 3 * r_.u * std::abs(c.tilt(d)) +
+                          c.lost(d) + 2 * e_.tiny_lost + MergeError(7) * std::abs(o);
+  const double shared = relative * unit + r_.StoreError(std::abs(o) * unit) + e_.underflow_out +
+                        r_.ReferenceError(o * unit, size * unit);
   const double deviation = std::sqrt(variance) * unit;
   probable = shared + kHoeffding * deviation;
   spread = std::hypot(shared, deviation);
@@ -184,7 +207,7 @@ void RowStatistics::Lse(double& probable, double& spread) const {
   }
   double shared = rescales_ + by_storing + 3 * r_.u * std::abs(tilt) +
                   MergeError(8 + std::abs(e_.lse)) + r_.u_lse * std::abs(e_.lse) +
-                  e_.keys * r_.tau + r_.ReferenceError(e_.lse, 1 + std::abs(e_.lse));
+                  e_.underflow_weight + r_.ReferenceError(e_.lse, 1 + std::abs(e_.lse));
   if (r_.rounded_lse) {
     variance += Square(r_.u_weight) * rounded;
     shared += e_.sum_lost;
@@ -198,7 +221,7 @@ double RowStatistics::Weight(size_t n, double probable_lse) const {
   const double relative = kHoeffding * std::sqrt(independent_[n]) + rescales_ +
                           e_.biased_score_error[n] + 3 * r_.u * std::abs(e_.score[n]) +
                           r_.u_weight + MergeError(kDivideRoundings) + probable_lse;
-  const double error = w * relative * kSlack + e_.lost[n] + (e_.keys + 4) * r_.tau;
+  const double error = w * relative * kSlack + e_.lost[n] + e_.tiny_lost + e_.underflow_weight;
   return error + r_.StoreError(w + error) + r_.ReferenceError(w, w);
 }
 
@@ -211,10 +234,14 @@ ProbableBound ComputeProbableBound(const RowContext& context, const RowErrors& e
   if (!(errors.max_eta <= kFirstOrder)) return result;
   const RowStatistics statistics(context, errors);
   const auto lower = [](double& target, double value) { target = std::min(target, value); };
-  double probable = 0, spread = 0;
+  double probable = 0, spread = 0, squares = 0;
+  for (const double w : errors.weight) squares += Square(w);
+  thread_local RowStatistics::Columns columns;
+  statistics.MeasureColumns(columns);
   for (size_t d = 0; d < worst.out.size(); ++d) {
-    if (std::isnan(context.Out(static_cast<int64_t>(d)))) continue;
-    statistics.Out(static_cast<int64_t>(d), probable, spread);
+    const auto column = static_cast<int64_t>(d);
+    if (std::isnan(context.Out(column))) continue;
+    statistics.Out(columns, std::sqrt(squares), column, probable, spread);
     lower(result.probable.out[d], probable);
     lower(result.spread.out[d], spread);
   }

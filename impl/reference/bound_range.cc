@@ -47,7 +47,7 @@ RangeCheck::RangeCheck(const Problem& problem, const Inputs& inputs, const Contr
 bool RangeCheck::HeadIsSafe(const HeadFacts& head) const {
   const double reach = Reach(r_, head.largest_product, head.largest_bias);
   return reach <= r_.range / 4 && reach <= r_.score_range / 4 && head.kv.values_finite &&
-         r_.abs_scale * kLog2E <= r_.range / 4 && head.kv.largest_value_sum <= r_.range / 4 &&
+         r_.abs_scale * kLog2E <= r_.range / 4 && head.kv.value_sum <= r_.range / 4 &&
          head.largest_query * std::max(1.0, r_.abs_scale) <= r_.query_range / 4;
 }
 
@@ -62,7 +62,7 @@ bool RangeCheck::ScoreMayOverflow(HeadFacts& head, const Row& row, int64_t key) 
   if (p_.bias && p_.bias->At(row.batch, row.head, row.query, key)) {
     bias = std::abs(inputs_.bias.Broadcast(row.batch, row.head, row.query, key));
   }
-  const double product = head.AbsProducts()(row.query, key);
+  const double product = head.AbsProducts(row.query)(key);
   // The scale alone may be out of range too, and infinity times a zero product is NaN.
   if (std::max(Reach(r_, product, bias), r_.abs_scale * kLog2E) > r_.range / 2) return true;
   // A score is stored once, before or after it is scaled, and rounds by far less than 2^-6 there.
@@ -76,7 +76,7 @@ bool RangeCheck::HiddenMayOverflow(HeadFacts& head, const Row& row) const {
     const unsigned why = WhyHidden(p_, row, j);
     if (why == kHiddenByNothing) continue;
     if ((why & safe_keys_) == 0 &&
-        (ScoreMayOverflow(head, row, j) || std::isnan(head.AbsProducts()(row.query, j)))) {
+        (ScoreMayOverflow(head, row, j) || std::isnan(head.AbsProducts(row.query)(j)))) {
       return true;
     }
     if ((why & safe_values_) == 0 && !ValueIsFinite(head, j)) return true;

@@ -44,6 +44,8 @@ Roundings::Roundings(const Problem& p, const NumericsProfile& profile) {
   // A whole subnormal: products and sums may truncate there.
   tau = profile.flush_to_zero ? sum.min_normal : sum.min_subnormal;
   abs_scale = std::abs(p.EffectiveScale());
+  score_underflow = std::max(kTiny, tau * std::max(1.0, abs_scale));
+  weight_underflow = kLostRoundings * tau;
 
   const bool stores_scores = Narrower(profile.scores, profile.accumulate);
   u_score = stores_scores ? TraitsOf(profile.scores).unit_roundoff : 0;

@@ -26,16 +26,21 @@ constexpr double kMergeLogRoundings = 6;
 constexpr double kSlack = 1.01;     // first-order terms made whole
 constexpr double kHoeffding = 2.5;  // the lambda of P
 
+// Arithmetic on subnormal numbers is slow: what is smaller than this is summed up and looked at once.
+constexpr double kTiny = 1e-290;
+
 struct Roundings {
   Roundings(const Problem& problem, const NumericsProfile& profile);
 
-  double u;           // accumulation, half an ulp of 1 (more where sums truncate)
-  bool biased;        // sums truncate: their errors do not cancel
-  double exp_error;   // relative error of one exp
-  double tau;         // what underflow in the accumulation type may lose, absolute
-  double u_score;     // rounding of a stored score; 0 = not narrower than the accumulator
-  double score_lost;  // and what its underflow may lose
-  double u_query;     // rounding of scale * q in storage; 0 = none, or the scale is a power of two
+  double u;                // accumulation, half an ulp of 1 (more where sums truncate)
+  bool biased;             // sums truncate: their errors do not cancel
+  double exp_error;        // relative error of one exp
+  double tau;              // what underflow in the accumulation type may lose, absolute
+  double score_underflow;  // and of a product that is scaled; at least kTiny, which moves no weight
+  double weight_underflow;  // and of a weight
+  double u_score;           // rounding of a stored score; 0 = not narrower than the accumulator
+  double score_lost;        // and what its underflow may lose
+  double u_query;  // rounding of scale * q in storage; 0 = none, or the scale is a power of two
   double query_lost;
   double u_weight;  // rounding of a weight before it multiplies v; 0 = none
   double weight_normal, weight_lost;

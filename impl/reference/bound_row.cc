@@ -71,14 +71,16 @@ void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& refe
                    RowErrors& e) {
   const auto dim = static_cast<double>(p.head_dim);
   const double gamma = Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u);
-  const double underflow = r.tau * std::max(1.0, r.abs_scale);
-  const RowMajor* exact = condition == Condition::kExact ? &head.AbsProducts() : nullptr;
+  // No less than kTiny, which moves no weight.
+  const double underflow = r.score_underflow;
+  const Eigen::RowVectorXd* exact =
+      condition == Condition::kExact ? &head.AbsProducts(row.query) : nullptr;
   const double* scores =
       &reference.scores.values[reference.scores.Index(row.batch, row.head, row.query, 0)];
   const double query_norm = r.abs_scale * head.query_norm(row.query);
   for (size_t n = 0; n < e.key.size(); ++n) {
     const int64_t j = e.key[n];
-    double a = exact ? r.abs_scale * (*exact)(row.query, j) : query_norm * head.kv.key_norm(j);
+    double a = exact ? r.abs_scale * (*exact)(j) : query_norm * head.kv.key_norm(j);
     if (p.bias) a += std::abs(inputs.bias.Broadcast(row.batch, row.head, row.query, j));
     const double s = scores[j];
     const double reach = head.query_sum(row.query) + head.kv.key_sum(j);
@@ -95,7 +97,7 @@ void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& refe
 // capped by the weight: it may round up, and in f64 the reference's own may have vanished.
 double LostWeight(const Roundings& r, double high, double low) {
   const double by_storing = low < r.weight_normal ? std::min(high, r.weight_lost) : 0;
-  return by_storing + kLostRoundings * r.tau;
+  return by_storing + r.weight_underflow;
 }
 
 // Fills eta and all that follows from it.
@@ -120,8 +122,10 @@ void MeasureWeights(const Reference& reference, const Roundings& r, const Row& r
     e.max_rescales = std::max(e.max_rescales, e.rescales[n]);
     e.sum_grow += w * grow;
     e.shrink += w * (eta <= kSmallEta ? eta : -std::expm1(-eta));
-    e.lost[n] = LostWeight(r, w * (1 + grow), w * (1 - grow));
-    e.sum_lost += e.lost[n];
+    const double lost = LostWeight(r, w * (1 + grow), w * (1 - grow));
+    e.lost[n] = lost < kTiny ? 0 : lost;
+    e.tiny_lost += lost - e.lost[n];
+    e.sum_lost += lost;
     sum_phi += w * (1 + grow) * e.phi[n];
   }
   e.saturated = !(e.max_eta <= kSaturated);
@@ -137,53 +141,66 @@ ConstPlane PlaneOf(const Array& array, int64_t b, int64_t h) {
 
 KvFacts::KvFacts(const Inputs& inputs, int64_t b, int64_t kv_head)
     : k(PlaneOf(inputs.k, b, kv_head)), v(PlaneOf(inputs.v, b, kv_head)) {
-  key_norm = k.rowwise().norm().array() + kNormFloor;
-  key_sum = k.cwiseAbs().rowwise().sum();
+  key_norm.resize(k.rows());
+  key_sum.resize(k.rows());
+  for (int64_t j = 0; j < k.rows(); ++j) {
+    key_norm(j) = k.row(j).norm() + kNormFloor;
+    key_sum(j) = k.row(j).lpNorm<1>();
+  }
   if (k.rows() > 0) {
     // A sum rather than the maximum: a NaN must show.
     const bool finite = std::isfinite(key_norm.sum());
     largest_key_norm = finite ? key_norm.maxCoeff() : kInf;
     largest_key_sum = finite ? key_sum.maxCoeff() : kInf;
   }
-  if (v.size() == 0) {
-    squared_values = RowMajor::Zero(v.rows(), v.cols());
-    return;
-  }
-  const Eigen::RowVectorXd sums = v.cwiseAbs().colwise().sum();
-  if (!std::isfinite(sums.sum())) {
+  if (v.size() == 0) return;
+  value_sum = v.lpNorm<1>();
+  if (!std::isfinite(value_sum)) {
     MeasureOddValues();
     return;
   }
-  largest_value_sum = sums.maxCoeff();
-  least_value = v.colwise().minCoeff();
-  greatest_value = v.colwise().maxCoeff();
-  largest_value = std::max(least_value.cwiseAbs().maxCoeff(), greatest_value.cwiseAbs().maxCoeff());
-  values_constant = least_value == greatest_value;
-  squared_values = v.array().square();
+  largest_value = v.lpNorm<Eigen::Infinity>();
+  values_constant = true;
+  for (int64_t j = 1; j < v.rows() && values_constant; ++j) values_constant = v.row(j) == v.row(0);
 }
 
-// The same where some value is not finite or a sum overflows, element by element.
+// The same where some value is not finite or their sum overflows, element by element.
 void KvFacts::MeasureOddValues() {
-  Eigen::RowVectorXd sums = Eigen::RowVectorXd::Zero(v.cols());
+  value_sum = 0;
   value_is_finite.assign(static_cast<size_t>(v.rows()), true);
-  least_value = Eigen::RowVectorXd::Constant(v.cols(), kInf);
-  greatest_value = -least_value;
   for (int64_t j = 0; j < v.rows(); ++j) {
     for (int64_t d = 0; d < v.cols(); ++d) {
       const double x = v(j, d);
-      if (!std::isfinite(x)) {
+      if (std::isfinite(x)) {
+        value_sum += std::abs(x);
+        largest_value = std::max(largest_value, std::abs(x));
+      } else {
         value_is_finite[static_cast<size_t>(j)] = values_finite = false;
-        continue;
       }
-      sums(d) += std::abs(x);
-      largest_value = std::max(largest_value, std::abs(x));
-      least_value(d) = std::min(least_value(d), x);
-      greatest_value(d) = std::max(greatest_value(d), x);
     }
   }
-  largest_value_sum = sums.maxCoeff();
-  // Hidden keys weigh nothing, but 0 times infinity is NaN.
-  squared_values = v.unaryExpr([](double x) { return std::isfinite(x) ? x * x : 0.0; });
+}
+
+const KvFacts::Extremes& KvFacts::ColumnExtremes() const {
+  if (extremes_) return *extremes_;
+  extremes_ = {Eigen::RowVectorXd::Constant(v.cols(), kInf),
+               Eigen::RowVectorXd::Constant(v.cols(), -kInf)};
+  for (int64_t j = 0; j < v.rows(); ++j) {
+    for (int64_t d = 0; d < v.cols(); ++d) {
+      if (!std::isfinite(v(j, d))) continue;
+      extremes_->least(d) = std::min(extremes_->least(d), v(j, d));
+      extremes_->greatest(d) = std::max(extremes_->greatest(d), v(j, d));
+    }
+  }
+  return *extremes_;
+}
+
+const RowMajor& KvFacts::SquaredValues() const {
+  if (!squared_values_) {
+    // Hidden keys weigh nothing, but 0 times infinity is NaN.
+    squared_values_ = v.unaryExpr([](double x) { return std::isfinite(x) ? x * x : 0.0; });
+  }
+  return *squared_values_;
 }
 
 HeadFacts::HeadFacts(const Problem& p, const Inputs& inputs, const Reference& reference,
@@ -200,12 +217,13 @@ HeadFacts::HeadFacts(const Problem& p, const Inputs& inputs, const Reference& re
   if (p.kv_len > 0) largest_product = finite ? query_norm.maxCoeff() * kv.largest_key_norm : kInf;
 }
 
-const RowMajor& HeadFacts::AbsProducts() {
-  if (!abs_products_) {
-    abs_products_ = q_.cols() == 0 ? RowMajor(RowMajor::Zero(q_.rows(), kv.k.rows()))
-                                   : RowMajor(q_.cwiseAbs() * kv.k.cwiseAbs().transpose());
-  }
-  return *abs_products_;
+const Eigen::RowVectorXd& HeadFacts::AbsProducts(int64_t query) {
+  if (abs_products_of_ == query) return abs_products_;
+  abs_products_of_ = query;
+  abs_products_.setZero(kv.k.rows());
+  if (q_.cols() > 0)
+    abs_products_.noalias() = q_.row(query).cwiseAbs() * kv.k.cwiseAbs().transpose();
+  return abs_products_;
 }
 
 const RowMajor& HeadFacts::SecondMoments() {
@@ -213,7 +231,7 @@ const RowMajor& HeadFacts::SecondMoments() {
     if (weights_.cols() == 0) {
       second_moments_ = RowMajor::Zero(weights_.rows(), kv.v.cols());
     } else {
-      second_moments_ = weights_ * kv.squared_values;
+      second_moments_ = weights_ * kv.SquaredValues();
     }
   }
   return *second_moments_;
@@ -251,9 +269,12 @@ void MeasureRow(const Problem& p, const Inputs& inputs, const Reference& referen
   }
   e.keys = static_cast<double>(n);
   e.log_keys = std::log(e.keys);
+  e.underflow_out = (4 * e.keys + 32) * r.tau;
+  e.underflow_weight = (e.keys + 4) * r.tau;
   e.max = -kInf;
   e.lse = reference.lse.At(row.batch, row.head, row.query, 0);
-  e.max_rescales = e.max_eta = e.max_phi = e.sum_grow = e.shrink = e.sum_lost = 0;
+  e.max_rescales = e.max_eta = e.max_phi = e.sum_grow = e.shrink = 0;
+  e.sum_lost = e.tiny_lost = 0;
   MeasureScores(p, inputs, reference, r, head, row, condition, e);
   CountRescales(e);
   MeasureWeights(reference, r, row, e);

@@ -29,16 +29,25 @@ struct KvFacts {
   Eigen::VectorXd key_sum;                           // sums of absolute values
   double largest_key_norm = 0, largest_key_sum = 0;  // infinite where some key is not finite
 
-  Eigen::RowVectorXd least_value, greatest_value;  // by column, of the finite v
-  double largest_value = 0;                        // of the finite |v|
-  double largest_value_sum = 0;                    // over the columns, of the finite |v|
+  double largest_value = 0;  // of the finite |v|
+  double value_sum = 0;      // of the finite |v|: no column adds up to more
   bool values_finite = true;
   bool values_constant = false;       // each column holds one value
   std::vector<bool> value_is_finite;  // [kv_len]; empty where all are
-  RowMajor squared_values;            // 0 where not finite
+
+  // By column, of the finite v; made when first asked for.
+  struct Extremes {
+    Eigen::RowVectorXd least, greatest;
+  };
+  const Extremes& ColumnExtremes() const;
+  // v^2, 0 where not finite; made when first asked for.
+  const RowMajor& SquaredValues() const;
 
  private:
   void MeasureOddValues();
+
+  mutable std::optional<Extremes> extremes_;
+  mutable std::optional<RowMajor> squared_values_;
 };
 
 // What the rows of one query head share.
@@ -54,14 +63,16 @@ class HeadFacts {
   double largest_query = 0;    // of the query sums, so at least every |q_d|
   double largest_product = 0;  // of the norms; infinite where some input is not finite
 
-  // |Q||K|^T, made when first asked for.
-  const RowMajor& AbsProducts();
+  // |q||K|^T of one query. Holds until another query is asked for.
+  const Eigen::RowVectorXd& AbsProducts(int64_t query);
   // sum of w v^2 by row and column, made when first asked for.
   const RowMajor& SecondMoments();
 
  private:
   const ConstPlane q_, weights_;
-  std::optional<RowMajor> abs_products_, second_moments_;
+  Eigen::RowVectorXd abs_products_;
+  int64_t abs_products_of_ = -1;
+  std::optional<RowMajor> second_moments_;
 };
 
 // The largest |bias| that is not -inf; infinite where one is NaN or +inf.
@@ -87,6 +98,8 @@ struct RowErrors {
   double sum_grow = 0;  // of w grow
   double shrink = 0;    // 1 - sum of w e^-eta or a little more
   double sum_lost = 0;
+  double underflow_out = 0, underflow_weight = 0;  // of a row's sums, absolute
+  double tiny_lost = 0;    // of `lost`, the sum of what is below kTiny: the keys' own are 0 then
   double theta = 0;        // relative error of the sum of weights
   bool saturated = false;  // eta so large that only the range of V bounds anything
 

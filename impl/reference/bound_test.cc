@@ -258,6 +258,28 @@ RowNumbers FloorOf(ErrorBound& bound, const Reference& reference, const Row& row
   return numbers;
 }
 
+// What is settled beyond its share of W must lie within P.
+RowNumbers SettledOf(ErrorBound& bound, const Reference& reference, const Row& row) {
+  const RowFloor floor = bound.FloorOf(row);
+  RowNumbers numbers = bound.ProbableOf(row);
+  const auto beyond = [](double settled, double worst) {
+    return settled > kSettledShare * worst ? settled : 0;
+  };
+  const auto at = [&](const Array& array, size_t lane) {
+    return array.At(row.batch, row.head, row.query, static_cast<int64_t>(lane));
+  };
+  numbers.lse = 0;
+  for (size_t d = 0; d < numbers.out.size(); ++d) {
+    const double o = at(reference.out, d);
+    numbers.out[d] = beyond(floor.SettledOut(o), floor.Out(o));
+  }
+  for (size_t j = 0; j < numbers.weights.size(); ++j) {
+    const double w = at(reference.weights, j);
+    numbers.weights[j] = w > 0 ? beyond(floor.SettledWeight(w), floor.Weight(w)) : 0;
+  }
+  return numbers;
+}
+
 TEST_P(TierTest, EachTierIsAtMostTheSurerOne) {
   int64_t finite = 0;
   for (int round = 0; round < 1500; ++round) {
@@ -270,6 +292,8 @@ TEST_P(TierTest, EachTierIsAtMostTheSurerOne) {
       ASSERT_TRUE(AtMost(bound.WorstOf(row), bound.CheapOf(row))) << "round " << round;
       ASSERT_TRUE(AtMost(FloorOf(bound, reference, row), bound.WorstOf(row))) << "round " << round;
       ASSERT_TRUE(AtMost(bound.ProbableOf(row), bound.WorstOf(row))) << "round " << round;
+      ASSERT_TRUE(AtMost(SettledOf(bound, reference, row), bound.ProbableOf(row)))
+          << "round " << round;
       ASSERT_TRUE(AtMost(bound.SpreadOf(row), bound.ProbableOf(row))) << "round " << round;
       for (const double w : bound.WorstOf(row).out) finite += std::isfinite(w) && w > 0;
     });

@@ -22,6 +22,14 @@ struct RowContext {
   double Out(int64_t column) const {
     return reference.out.At(row.batch, row.head, row.query, column);
   }
+  // All columns of a key's value, and of the row's output.
+  Eigen::Map<const Eigen::ArrayXd> ValueRow(int64_t key) const {
+    return {head.kv.v.data() + key * problem.value_dim, problem.value_dim};
+  }
+  Eigen::Map<const Eigen::ArrayXd> OutRow() const {
+    return {reference.out.values.data() + reference.out.Index(row.batch, row.head, row.query, 0),
+            problem.value_dim};
+  }
 };
 
 // W from errors measured with Condition::kExact, and the same in closed form from any errors.
@@ -36,7 +44,7 @@ RowFloor MakeFloor(const Roundings& roundings, double keys, double lse);
 struct ColumnMaxima {
   double out = 0;        // |o|
   double root = 0;       // sqrt(sum w v^2)
-  double deviation = 0;  // sqrt(sum w (v - o)^2)
+  double deviation = 0;  // sqrt(sum w (v - o)^2); 0 only where every visible value is o
 };
 
 // Never below any element of W of the row's out, without a look at any key; infinite where that says

@@ -49,7 +49,7 @@ double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, c
   const double merged =
       mean + kDivideRoundings * r.u * (o + mean) +
       r.u * (kMergeRoundings * (std::abs(e.max) + 1) + kMergeLogRoundings * e.log_keys) * o +
-      (4 * e.keys + 32) * r.tau;
+      e.underflow_out;
   const double stored = merged + r.StoreError(o + merged) + r.tau;
   return stored * kRoundOff + r.ReferenceError(c.out, c.size);
 }
@@ -61,7 +61,7 @@ double LseBound(const Roundings& r, const RowErrors& e, const SumErrors& sums) {
   const double error =
       sums.by_logs + sums.theta / (1 - sums.theta) + rounded +
       r.u * (kMergeRoundings * std::abs(e.max) + kMergeLogRoundings * e.log_keys + size + 8) +
-      r.u_lse * size + e.keys * r.tau;
+      r.u_lse * size + e.underflow_weight;
   return error * kRoundOff + r.ReferenceError(e.lse, 1 + size);
 }
 
@@ -75,7 +75,7 @@ double DivisionError(const Roundings& r, const RowErrors& e, double theta) {
 
 // The bound of a stored weight w whose error before it is stored is `error`.
 double StoredWeightBound(const Roundings& r, const RowErrors& e, double w, double error) {
-  const double whole = error + (e.keys + 4) * r.tau;
+  const double whole = error + e.underflow_weight;
   return (whole + r.StoreError(w + whole)) * kRoundOff + r.ReferenceError(w, w);
 }
 
@@ -85,15 +85,17 @@ std::vector<double> WeightBounds(const RowContext& context, const RowErrors& e) 
   const Roundings& r = context.roundings;
   std::vector<double> bounds(static_cast<size_t>(context.problem.kv_len), 0.0);
   const double relative = DivisionError(r, e, e.theta);
+  const double least_sum = e.least_sum();
   for (size_t n = 0; n < e.key.size(); ++n) {
     const double w = e.weight[n];
     double error = 1 + relative;
     if (!e.saturated) {
-      const double above = (e.grow[n] + relative + e.grow[n] * relative + e.shrink) / e.least_sum();
+      const double above = (e.grow[n] + relative + e.grow[n] * relative + e.shrink) / least_sum;
       const double below = e.sum_grow + std::min(e.grow[n], e.eta[n]) + relative;
       error = std::min(error, w * std::max(above, below));
     }
-    bounds[static_cast<size_t>(e.key[n])] = StoredWeightBound(r, e, w, error + e.lost[n]);
+    bounds[static_cast<size_t>(e.key[n])] =
+        StoredWeightBound(r, e, w, error + e.lost[n] + e.tiny_lost);
   }
   return bounds;
 }
@@ -138,30 +140,55 @@ bool IsWide(const RowErrors& e) {
   return false;
 }
 
-Column MeasureColumn(const RowContext& context, const RowErrors& e, int64_t d, bool wide) {
-  Column c;
-  c.out = context.Out(d);
-  double distance = 0, largest = 0;
-  for (size_t n = 0; n < e.key.size(); ++n) {
-    const double v = context.Value(e.key[n], d), w = e.weight[n];
-    const double size = std::abs(v), away = std::abs(v - c.out), either = std::max(size, away);
-    const double high = w * (1 + e.grow[n]);
-    c.common += w * e.grow[n] * away;
-    c.summed += high * e.phi[n] * size;
-    c.rounded += high * either;
-    c.lost += e.lost[n] * either;
-    c.size += w * size;
-    distance = std::max(distance, away);
-    largest = std::max(largest, size);
+// The sums over the keys of what `Column` is made of, for all columns at once: each array has an
+// element a column.
+struct Columns {
+  using Lanes = Eigen::ArrayXd;
+  Lanes out, common, summed, rounded, lost, size, distance, largest;
+  Lanes v, absolute, away, either;  // of the key at hand
+
+  void Measure(const RowContext& context, const RowErrors& e);
+
+  // Column `d`, each sum over `z`, the least sum of weights, and held against what no column can
+  // exceed.
+  Column At(const RowContext& context, const RowErrors& e, int64_t d, double z, bool wide) const;
+};
+
+void Columns::Measure(const RowContext& context, const RowErrors& e) {
+  const int64_t dim = context.problem.value_dim;
+  out = context.OutRow();
+  for (Lanes* lanes : {&common, &summed, &rounded, &lost, &size, &distance, &largest}) {
+    lanes->setZero(dim);
   }
-  const double z = e.saturated ? 0 : e.least_sum();
+  for (size_t n = 0; n < e.key.size(); ++n) {
+    const double w = e.weight[n], grow = w * e.grow[n], high = w * (1 + e.grow[n]);
+    v = context.ValueRow(e.key[n]);
+    absolute = v.abs();
+    away = (v - out).abs();
+    either = absolute.max(away);
+    common += grow * away;
+    summed += (high * e.phi[n]) * absolute;
+    rounded += high * either;
+    if (e.lost[n] > 0) lost += e.lost[n] * either;
+    size += w * absolute;
+    distance = distance.max(away);
+    largest = largest.max(absolute);
+  }
+}
+
+Column Columns::At(const RowContext& context, const RowErrors& e, int64_t d, double z,
+                   bool wide) const {
   const auto least = [z](double sum, double cap) { return z > 0 ? std::min(sum / z, cap) : cap; };
-  c.common = least(c.common, distance);
-  c.summed = least(c.summed, e.max_phi * largest);
-  c.rounded = least(c.rounded, 2 * largest);
+  Column c;
+  c.out = out(d);
+  c.common = least(common(d), distance(d));
+  c.summed = least(summed(d), e.max_phi * largest(d));
+  c.rounded = least(rounded(d), 2 * largest(d));
+  c.lost = lost(d) + e.tiny_lost * 2 * largest(d);
+  c.size = size(d);
   if (wide) {
     const double reach = std::max(Reach(context, e, d, 1), Reach(context, e, d, -1));
-    c.common = std::min(c.common, reach + 1e-12 * largest);
+    c.common = std::min(c.common, reach + 1e-12 * largest(d));
   }
   return c;
 }
@@ -173,12 +200,17 @@ RowNumbers WorstBound(const RowContext& context, const RowErrors& errors) {
   bound.lse = LseBound(context.roundings, errors, SumErrorsOf(errors));
   bound.weights = WeightBounds(context, errors);
   const bool wide = IsWide(errors);
+  thread_local Columns columns;
+  columns.Measure(context, errors);
+  const SumErrors sums = SumErrorsOf(errors);
+  const double z = errors.saturated ? 0 : errors.least_sum();
+  bound.out.reserve(static_cast<size_t>(context.problem.value_dim));
   for (int64_t d = 0; d < context.problem.value_dim; ++d) {
     // A visible NaN in V: the bound stays 0.
-    const bool due = !std::isnan(context.Out(d));
-    bound.out.push_back(due ? OutBound(context.roundings, errors, SumErrorsOf(errors),
-                                       MeasureColumn(context, errors, d, wide))
-                            : 0);
+    const bool due = !std::isnan(columns.out(d));
+    bound.out.push_back(
+        due ? OutBound(context.roundings, errors, sums, columns.At(context, errors, d, z, wide))
+            : 0);
   }
   return bound;
 }
@@ -202,6 +234,7 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
   const double per_z = z > 0 ? 1 / z : kInf;
   grow = std::sqrt(grow) * per_z, phi = std::sqrt(phi) * per_z, high = std::sqrt(high) * per_z;
   const RowMajor& moments = context.head.SecondMoments();
+  const KvFacts::Extremes& extremes = context.head.kv.ColumnExtremes();
   for (int64_t d = 0; d < context.problem.value_dim; ++d) {
     Column c;
     c.out = context.Out(d);
@@ -210,7 +243,7 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
       bound.out.push_back(0);
       continue;
     }
-    const double low = context.head.kv.least_value(d), top = context.head.kv.greatest_value(d);
+    const double low = extremes.least(d), top = extremes.greatest(d);
     const double largest = std::max(std::abs(low), std::abs(top));
     const auto least = [](double sum, double cap) { return sum < cap ? sum : cap; };
     const double distance = std::max(top - o, o - low);
@@ -227,8 +260,7 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
     c.summed = least(phi * root, e.max_phi * largest);
     c.rounded = least(high * (root + deviation), 2 * largest);
     c.lost = e.sum_lost * 2 * largest;
-    bound.out.push_back(OutBound(context.roundings, e, sums, c) * kRoundOff +
-                        (e.keys + 8) * context.roundings.tau);
+    bound.out.push_back(OutBound(context.roundings, e, sums, c) * kRoundOff + e.underflow_out);
   }
   return bound;
 }
@@ -245,11 +277,17 @@ RowFloor MakeFloor(const Roundings& r, double keys, double lse) {
   RowFloor floor;
   const double mean = (phi + r.u_weight) / (1 - phi) + sum;
   floor.out_slope = mean + kDivideRoundings * r.u * (1 + mean) + merge;
-  floor.out_offset = (3 * keys + 9) * r.tau;
+  const double steps = r.tau < kTiny ? 1 : keys;
+  floor.out_offset = (3 * steps + 9) * r.tau;
   floor.lse =
       eta + sum + r.u * (kMergeRoundings * max + kMergeLogRoundings * log_keys + std::abs(lse) + 8);
   floor.weight_slope = std::min(1.0, eta + sum + r.u_weight + r.u * kDivideRoundings + merge);
-  floor.weight_offset = (keys + 4) * r.tau;
+  floor.weight_offset = steps * r.tau;
+  // Of the terms of P: rounding n weights, whose squares add up to at least o^2 / n, alone and in
+  // groups; the merge.
+  floor.probable_out_slope =
+      kHoeffding * r.u_weight * std::sqrt(2 / keys) + merge - kMergeRoundings * r.u;
+  floor.probable_weight_slope = r.u_weight + merge - kMergeRoundings * r.u;
   floor.store_roundoff = r.u_out;
   floor.store_lost = r.u_out > 0 ? r.out_lost : 0;
   return floor;
@@ -266,9 +304,10 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   const double score_error =
       (Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u) + r.u_score + kSlack * r.u_query) *
           a +
-      r.score_lost + r.query_lost * head.kv.largest_key_sum +
-      r.tau * std::max(1.0, r.abs_scale) * reach;
+      r.score_lost + r.query_lost * head.kv.largest_key_sum + r.score_underflow * reach;
+  const double tau = head.kv.largest_value < 1e40 * kTiny ? r.tau : std::max(kTiny, r.tau);
   RowErrors e;
+  e.underflow_out = (4 * keys + 32) * tau;
   e.keys = keys;
   e.log_keys = std::log(keys);
   e.max = std::max(a, log_max);
@@ -276,15 +315,17 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
       score_error +
       r.u * (kShiftRoundings * e.max + kLogRoundings * e.log_keys + kRescaleRoundings * 2 * a) +
       (kPlainExps + keys) * r.exp_error;
-  if (!(eta < kWideEta)) return kInf;
-  const double grow = eta * (1 + eta), z = 1 - eta;
+  // Where no value differs from o, the errors of log-weights cannot matter: the caps of W hold.
+  const bool is_flat = v.deviation == 0;
+  if (!is_flat && !(eta < kWideEta)) return kInf;
+  const double grow = is_flat ? 0 : eta * (1 + eta), z = is_flat ? 1 : 1 - eta;
   const double phi = Gamma(r.Depth(keys) + keys + kSumRoundings + r.input_roundings, r.u);
-  const double lost = keys * (r.weight_lost + kLostRoundings * r.tau);
+  const double lost = keys * (r.weight_lost + kLostRoundings * tau);
   Column c;
   c.out = v.out;
   c.common = grow * v.deviation / z;
   c.summed = phi * (1 + grow) * v.root / z;
-  c.rounded = (1 + grow) * (v.root + v.deviation) / z;
+  c.rounded = is_flat ? 2 * v.root : (1 + grow) * (v.root + v.deviation) / z;
   c.lost = lost * 2 * head.kv.largest_value;
   c.size = v.root;
   return OutBound(r, e, {phi * (1 + grow) / z, eta, lost}, c);

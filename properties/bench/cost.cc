@@ -119,12 +119,12 @@ class CostOfCase {
   bool Settled(ErrorBound& bound, const Row& row, const EmulatedRow& observed) const {
     const RowFloor floor = bound.FloorOf(row);
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
-    if (!(std::abs(observed.lse - lse) <= kSettledShare * floor.lse)) return false;
+    if (!(std::abs(observed.lse - lse) <= floor.SettledLse())) return false;
     for (size_t d = 0; d < observed.out.size(); ++d) {
       const double expected =
           reference_.out.At(row.batch, row.head, row.query, static_cast<int64_t>(d));
       const double error = std::abs(observed.out[d] - expected);
-      if (!(error <= kSettledShare * floor.Out(expected))) return false;
+      if (!(error <= floor.SettledOut(expected))) return false;
     }
     return true;
   }

@@ -70,6 +70,10 @@ RowFigures JudgeRow(const JudgedSample& sample, ErrorBound& bound, const Row& ro
     raise(figures.probable, RatioOf(error, probable.out[d]));
     raise(figures.disorder, RatioOf(worst.out[d], cheap.out[d]));
     raise(figures.disorder, RatioOf(floor.Out(expected), worst.out[d]));
+    const double settled = floor.SettledOut(expected);
+    if (settled > kSettledShare * floor.Out(expected)) {
+      raise(figures.disorder, RatioOf(settled, probable.out[d]));
+    }
     statistics.Add(observed.out[d] - expected, spread.out[d], expected);
   }
   const double lse = sample.reference().lse.At(row.batch, row.head, row.query, 0);

@@ -97,7 +97,7 @@ bool IsSettledRow(const Outcome& outcome, const Reference& reference, ErrorBound
       const double x = observed.values[at], y = (reference.*output.expected).values[at];
       if (SameBits(x, y)) continue;
       // The difference may be NaN, which settles nothing.
-      if (!(std::abs(x - y) <= kSettledShare * output.floor(floor, y))) return false;
+      if (!(std::abs(x - y) <= output.settled(floor, y))) return false;
     }
   }
   return true;

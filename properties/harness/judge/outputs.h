@@ -17,17 +17,21 @@ struct Output {
   Array Reference::*expected;  // never empty
   double (*number)(const RowNumbers& numbers, int64_t lane);  // lane: value column, 0, or key
   double (*floor)(const RowFloor& floor, double expected);
+  double (*settled)(const RowFloor& floor, double expected);
 };
 
 inline constexpr std::array<Output, 3> kOutputs = {{
     {"out", &Outcome::out, &Reference::out,
      [](const RowNumbers& n, int64_t lane) { return n.out[static_cast<size_t>(lane)]; },
-     [](const RowFloor& floor, double out) { return floor.Out(out); }},
+     [](const RowFloor& floor, double out) { return floor.Out(out); },
+     [](const RowFloor& floor, double out) { return floor.SettledOut(out); }},
     {"lse", &Outcome::lse, &Reference::lse, [](const RowNumbers& n, int64_t) { return n.lse; },
-     [](const RowFloor& floor, double) { return floor.lse; }},
+     [](const RowFloor& floor, double) { return floor.lse; },
+     [](const RowFloor& floor, double) { return floor.SettledLse(); }},
     {"weights", &Outcome::weights, &Reference::weights,
      [](const RowNumbers& n, int64_t lane) { return n.weights[static_cast<size_t>(lane)]; },
-     [](const RowFloor& floor, double weight) { return floor.Weight(weight); }},
+     [](const RowFloor& floor, double weight) { return floor.Weight(weight); },
+     [](const RowFloor& floor, double weight) { return floor.SettledWeight(weight); }},
 }};
 
 }  // namespace attest
