@@ -182,8 +182,9 @@ void RowStatistics::Out(const Columns& c, double squares, int64_t d, double& pro
   const double prefix = std::min(c.away_high(d) - c.away_low(d), c.moved(d));
   const double relative = prefix * rescales_ + c.by_storing(d) + 3 * r_.u * std::abs(c.tilt(d)) +
                           c.lost(d) + 2 * e_.tiny_lost + MergeError(7) * std::abs(o);
-  const double shared = relative * unit + r_.StoreError(std::abs(o) * unit) + e_.underflow_out +
-                        r_.ReferenceError(o * unit, size * unit);
+  // Of the output as it is: o unit may round to below a power of two.
+  const double shared = relative * unit + r_.StoreError(std::abs(context_.Out(d))) +
+                        e_.underflow_out + r_.ReferenceError(o * unit, size * unit);
   const double deviation = std::sqrt(variance) * unit;
   probable = shared + kHoeffding * deviation;
   spread = std::hypot(shared, deviation);
