@@ -157,6 +157,8 @@ size_t AlignmentOf(DType dtype) {
     case DType::kBF16:
       return 2;
     case DType::kBool:
+    case DType::kE4M3:
+    case DType::kE5M2:
       return 1;
   }
   return 1;

@@ -30,6 +30,8 @@ void WithFloatType(DType dtype, Body&& body) {
       return body(Eigen::bfloat16{});
     case DType::kBool:
     case DType::kI64:
+    case DType::kE4M3:
+    case DType::kE5M2:
       return;
   }
 }

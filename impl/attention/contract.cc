@@ -51,7 +51,32 @@ const Words<Feature> kFeatures = {{"causal", Feature::kCausal},
                                   {"weights", Feature::kWeights},
                                   {"mask_broadcast", Feature::kMaskBroadcast},
                                   {"mask_key_broadcast", Feature::kMaskKeyBroadcast},
-                                  {"mask_ranks", Feature::kMaskRanks}};
+                                  {"mask_ranks", Feature::kMaskRanks},
+                                  {"bias_f32", Feature::kBiasF32},
+                                  {"query_lengths", Feature::kQueryLengths},
+                                  {"prefix_lengths", Feature::kPrefixLengths},
+                                  {"documents", Feature::kDocuments},
+                                  {"block_mask", Feature::kBlockMask},
+                                  {"softcap", Feature::kSoftcap},
+                                  {"alibi", Feature::kAlibi},
+                                  {"sinks", Feature::kSinks},
+                                  {"dropout", Feature::kDropout},
+                                  {"past", Feature::kPast},
+                                  {"present", Feature::kPresent},
+                                  {"pages", Feature::kPages},
+                                  {"ring", Feature::kRing},
+                                  {"packed", Feature::kPacked}};
+const Words<PaddedQueryRows> kPaddedQueryRows = {{"zero", PaddedQueryRows::kZero},
+                                                 {"computed", PaddedQueryRows::kComputed},
+                                                 {"unwritten", PaddedQueryRows::kUnwritten},
+                                                 {"unspecified", PaddedQueryRows::kUnspecified}};
+const Words<SoftcapOrder> kSoftcapOrders = {{"before_bias", SoftcapOrder::kBeforeBias},
+                                            {"after_bias", SoftcapOrder::kAfterBias}};
+const Words<DType> kFp8Formats = {{"e4m3", DType::kE4M3}, {"e5m2", DType::kE5M2}};
+const Words<ScoreMode> kScoreModes = {{"raw", ScoreMode::kRaw},
+                                      {"capped", ScoreMode::kCapped},
+                                      {"biased", ScoreMode::kBiased},
+                                      {"weights", ScoreMode::kWeights}};
 const Words<Invariance> kInvariances = {{"hidden_values", Invariance::kHiddenValues},
                                         {"kv_len", Invariance::kKvLen},
                                         {"q_len", Invariance::kQLen},
@@ -68,11 +93,17 @@ const Words<std::pair<PoisonTensor, PoisonPlace>> kPoisonPlaces = {
     {"k:window", {PoisonTensor::kK, PoisonPlace::kWindow}},
     {"k:mask", {PoisonTensor::kK, PoisonPlace::kMask}},
     {"k:bias", {PoisonTensor::kK, PoisonPlace::kBias}},
+    {"k:document", {PoisonTensor::kK, PoisonPlace::kDocument}},
+    {"k:block", {PoisonTensor::kK, PoisonPlace::kBlock}},
+    {"k:page", {PoisonTensor::kK, PoisonPlace::kPage}},
     {"v:length", {PoisonTensor::kV, PoisonPlace::kLength}},
     {"v:causal", {PoisonTensor::kV, PoisonPlace::kCausal}},
     {"v:window", {PoisonTensor::kV, PoisonPlace::kWindow}},
     {"v:mask", {PoisonTensor::kV, PoisonPlace::kMask}},
-    {"v:bias", {PoisonTensor::kV, PoisonPlace::kBias}}};
+    {"v:bias", {PoisonTensor::kV, PoisonPlace::kBias}},
+    {"v:document", {PoisonTensor::kV, PoisonPlace::kDocument}},
+    {"v:block", {PoisonTensor::kV, PoisonPlace::kBlock}},
+    {"v:page", {PoisonTensor::kV, PoisonPlace::kPage}}};
 const Words<DType> kDTypes = {
     {"f32", DType::kF32}, {"f64", DType::kF64}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
 const Words<ScalePlacement> kScalePlacements = {{"accumulator", ScalePlacement::kAccumulator},
@@ -276,6 +307,24 @@ Error ReadOptions(const Json& json, Contract& contract) {
   return std::nullopt;
 }
 
+// "-inf", or {"replace": x} or {"add": x} for a finite stand-in.
+Error ReadMaskingValue(const Json& json, Contract& contract) {
+  if (json == "-inf") {
+    contract.masking_value.reset();
+    return std::nullopt;
+  }
+  for (const char* how : {"replace", "add"}) {
+    if (!json.is_object() || json.size() != 1 || !json.contains(how)) continue;
+    const Json& value = json[how];
+    if (!value.is_number() || !(value.get<double>() < 0)) break;
+    contract.masking_value = MaskingValue{value.get<double>(), std::string_view(how) == "add"};
+    return std::nullopt;
+  }
+  return fmt::format(
+      "masking_value: {} is not \"-inf\", {{\"replace\": x}} or {{\"add\": x}} with x below 0",
+      json.dump());
+}
+
 template <typename T, typename Field>
 Reader WordReader(std::string_view key, const Words<T>& words, Field field) {
   return [key, &words, field](const Json& json, Contract& c) {
@@ -307,6 +356,15 @@ const Readers& ContractReaders() {
       {"lse_empty_row", WordReader(
                             "lse_empty_row", kLseEmptyRows,
                             [](Contract & c) -> auto& { return c.semantics.lse_empty_row; })},
+      {"padded_query_rows", WordReader(
+                                "padded_query_rows", kPaddedQueryRows,
+                                [](Contract & c) -> auto& { return c.padded_query_rows; })},
+      {"softcap_order", WordReader(
+                            "softcap_order", kSoftcapOrders,
+                            [](Contract & c) -> auto& { return c.semantics.softcap_order; })},
+      {"masking_value", ReadMaskingValue},
+      {"fp8", SetReader("fp8", kFp8Formats, &Contract::fp8)},
+      {"scores", SetReader("scores", kScoreModes, &Contract::scores)},
       {"poison_safe", SetReader("poison_safe", kPoisonPlaces, &Contract::poison_safe)},
       {"visible_nan_propagates",
        [](const Json& json, Contract& c) {

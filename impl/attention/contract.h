@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 
 #include "impl/attention/dtype.h"
 #include "impl/attention/numerics.h"
+#include "impl/attention/problem.h"
 
 namespace attest {
 
@@ -29,6 +31,8 @@ enum class CausalOffset {                    // which diagonals the causal flag 
 };
 enum class WindowCounts { kKeysBesideDiagonal, kKeysWithDiagonal };  // W + 1 keys | W keys in all
 enum class EmptyRow { kZero, kNan, kMeanValue, kUnmasked, kUnspecified };
+enum class PaddedQueryRows { kZero, kComputed, kUnwritten, kUnspecified };  // at or past the length
+enum class SoftcapOrder { kBeforeBias, kAfterBias };  // the softcap over the score, or over all
 enum class LseKind { kNone, kNatural, kBase2 };
 enum class LseEmptyRow { kMinusInf, kPlusInf, kNan, kUnspecified };
 enum class Feature {
@@ -45,6 +49,20 @@ enum class Feature {
   kMaskBroadcast,     // extents of 1 for batch, heads and queries
   kMaskKeyBroadcast,  // and for keys
   kMaskRanks,
+  kBiasF32,  // a bias of f32 beside 16-bit inputs
+  kQueryLengths,
+  kPrefixLengths,
+  kDocuments,
+  kBlockMask,
+  kSoftcap,
+  kAlibi,
+  kSinks,
+  kDropout,
+  kPast,     // keys and values in two parts, past and new
+  kPresent,  // and both together as an output
+  kPages,    // keys and values in pages, with a table
+  kRing,     // keys and values in a ring that starts anywhere
+  kPacked,   // sequences packed end to end, with cumulative lengths
 };
 enum class Invariance {  // what leaves the bits of the result alone
   kHiddenValues,
@@ -59,7 +77,7 @@ enum class Invariance {  // what leaves the bits of the result alone
   kRerun,
 };
 enum class PoisonTensor { kK, kV };
-enum class PoisonPlace { kLength, kCausal, kWindow, kMask, kBias };
+enum class PoisonPlace { kLength, kCausal, kWindow, kMask, kBias, kDocument, kBlock, kPage };
 enum class Strides { kDense, kLastDimContiguous, kAny };
 enum class TensorLayout { kBhsd, kBshd };
 
@@ -67,6 +85,16 @@ enum class TensorLayout { kBhsd, kBshd };
 struct Semantics {
   EmptyRow empty_row = EmptyRow::kZero;
   LseEmptyRow lse_empty_row = LseEmptyRow::kMinusInf;
+  SoftcapOrder softcap_order = SoftcapOrder::kBeforeBias;
+};
+
+// A finite stand-in for minus infinity: what a hidden score is replaced by, or what is added to it.
+// Rows that it might outweigh promise nothing.
+struct MaskingValue {
+  double value = 0;
+  bool is_added = false;
+
+  friend bool operator==(const MaskingValue&, const MaskingValue&) = default;
 };
 
 struct Limits {
@@ -86,13 +114,17 @@ struct Contract {
   MaskPolarity mask_true_means = MaskPolarity::kAttend;
   std::set<CausalOffset> causal_offset;
   WindowCounts window_counts = WindowCounts::kKeysBesideDiagonal;
-  Semantics semantics{EmptyRow::kUnspecified, LseEmptyRow::kUnspecified};
+  Semantics semantics{EmptyRow::kUnspecified, LseEmptyRow::kUnspecified, SoftcapOrder::kBeforeBias};
   LseKind lse = LseKind::kNone;
+  PaddedQueryRows padded_query_rows = PaddedQueryRows::kUnspecified;
+  std::optional<MaskingValue> masking_value;  // nullopt: minus infinity
   std::set<std::pair<PoisonTensor, PoisonPlace>> poison_safe;
   bool visible_nan_propagates = false;
   std::set<Feature> features;
   std::set<Invariance> bits_invariant;
   std::set<DType> dtypes;
+  std::set<DType> fp8;         // formats of q, k and v that it takes beside those
+  std::set<ScoreMode> scores;  // scores outputs that it gives
   std::set<TensorLayout> layouts{TensorLayout::kBhsd};
   Strides strides = Strides::kDense;
   int64_t min_alignment = 16;  // bytes, a power of two

@@ -6,6 +6,8 @@
 
 #include <Eigen/Core>
 
+#include "impl/attention/fp8.h"
+
 namespace attest {
 namespace {
 
@@ -15,12 +17,14 @@ struct DTypeRow {
   size_t bytes;
 };
 
-constexpr std::array<DTypeRow, 6> kDTypes = {{{DType::kF32, "f32", 4},
+constexpr std::array<DTypeRow, 8> kDTypes = {{{DType::kF32, "f32", 4},
                                               {DType::kF64, "f64", 8},
                                               {DType::kF16, "f16", 2},
                                               {DType::kBF16, "bf16", 2},
                                               {DType::kBool, "bool", 1},
-                                              {DType::kI64, "i64", 8}}};
+                                              {DType::kI64, "i64", 8},
+                                              {DType::kE4M3, "e4m3", 1},
+                                              {DType::kE5M2, "e5m2", 1}}};
 
 const DTypeRow& RowOf(DType dtype) {
   return kDTypes[static_cast<size_t>(dtype)];
@@ -79,7 +83,12 @@ std::optional<DType> ParseDType(std::string_view name) {
 }
 
 bool IsFloat(DType dtype) {
-  return dtype != DType::kBool && dtype != DType::kI64;
+  return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
+         dtype == DType::kBF16;
+}
+
+bool IsFp8(DType dtype) {
+  return dtype == DType::kE4M3 || dtype == DType::kE5M2;
 }
 
 FormatTraits TraitsOf(DType dtype) {
@@ -91,6 +100,10 @@ FormatTraits TraitsOf(DType dtype) {
     case DType::kF64:
       return {0x1p-53, std::numeric_limits<double>::min(),
               std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()};
+    case DType::kE4M3:
+      return {0x1p-4, 0x1p-6, 0x1p-9, 448.0};
+    case DType::kE5M2:
+      return {0x1p-3, 0x1p-14, 0x1p-16, 57344.0};
     default:
       return {0x1p-24, 0x1p-126, 0x1p-149, std::numeric_limits<float>::max()};
   }
@@ -104,6 +117,9 @@ double RoundTo(DType dtype, double value) {
       return static_cast<double>(static_cast<float>(ToHalf(value)));
     case DType::kBF16:
       return static_cast<double>(static_cast<float>(ToBFloat16(value)));
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return Fp8Value(dtype, Fp8Bits(dtype, value));
     default:
       return value;
   }
@@ -128,7 +144,13 @@ double LoadElement(DType dtype, const void* source) {
     case DType::kBool:
       return LoadAs<uint8_t>(source);
     case DType::kI64:
-      return LoadAs<int64_t>(source);
+      return static_cast<double>(LoadAs<int64_t>(source));
+    case DType::kE4M3:
+    case DType::kE5M2: {
+      uint8_t bits;
+      std::memcpy(&bits, source, sizeof bits);
+      return Fp8Value(dtype, bits);
+    }
   }
   return 0;
 }
@@ -147,6 +169,9 @@ void StoreElement(DType dtype, void* target, double value) {
       return StoreAs(target, static_cast<uint8_t>(value != 0));
     case DType::kI64:
       return StoreAs(target, static_cast<int64_t>(value));
+    case DType::kE4M3:
+    case DType::kE5M2:
+      return StoreAs(target, Fp8Bits(dtype, value));
   }
 }
 

@@ -18,6 +18,8 @@ enum class DType : uint8_t {
   kBF16,
   kBool,  // one unsigned byte, 0 or 1
   kI64,
+  kE4M3,  // 8 bits, see fp8.h; of q, k and v only
+  kE5M2,
 };
 
 // What the bound needs to know of a floating-point format.
@@ -29,14 +31,15 @@ struct FormatTraits {
 };
 
 size_t ByteSize(DType dtype);
-std::string_view Name(DType dtype);                      // "f32" "f64" "f16" "bf16" "bool" "i64"
+std::string_view Name(DType dtype);  // "f32" "f64" "f16" "bf16" "bool" "i64" "e4m3" "e5m2"
 std::optional<DType> ParseDType(std::string_view name);  // inverse of Name
-bool IsFloat(DType dtype);
+bool IsFloat(DType dtype);  // f32, f64, f16 or bf16: what attention is computed and stored in
+bool IsFp8(DType dtype);
 
-// Traits of a floating-point type; `dtype` must satisfy IsFloat.
+// Traits of a floating-point type; `dtype` must satisfy IsFloat or IsFp8.
 FormatTraits TraitsOf(DType dtype);
 
-// Rounds to nearest, ties to even; overflows to infinity as the format does. NaN stays NaN.
+// Rounds to nearest, ties to even; overflows as the format does (e4m3: to NaN, else to infinity). NaN stays NaN.
 double RoundTo(DType dtype, double value);
 
 // Reads one element at `source` (no alignment required) as a double. Exact for every type but i64.

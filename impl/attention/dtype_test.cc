@@ -12,11 +12,43 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 TEST(DTypeTest, NamesRoundTrip) {
-  for (const DType dtype :
-       {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kBool, DType::kI64}) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kBool,
+                            DType::kI64, DType::kE4M3, DType::kE5M2}) {
     EXPECT_EQ(ParseDType(Name(dtype)), dtype);
   }
   EXPECT_EQ(ParseDType("f8"), std::nullopt);
+}
+
+TEST(DTypeTest, EveryEightBitValueSurvivesAndMidpointsGoToEven) {
+  for (const DType dtype : {DType::kE4M3, DType::kE5M2}) {
+    for (int bits = 0; bits < 0x7F; ++bits) {
+      const auto low_bits = static_cast<uint8_t>(bits), high_bits = static_cast<uint8_t>(bits + 1);
+      const double low = LoadElement(dtype, &low_bits), high = LoadElement(dtype, &high_bits);
+      if (!std::isfinite(low)) continue;
+      EXPECT_EQ(RoundTo(dtype, low), low);
+      EXPECT_EQ(RoundTo(dtype, -low), -low);
+      uint8_t stored = 0;
+      StoreElement(dtype, &stored, -low);
+      EXPECT_EQ(stored, low_bits | 0x80);
+      if (!std::isfinite(high)) continue;
+      const double middle = (low + high) / 2;
+      EXPECT_EQ(RoundTo(dtype, middle), bits % 2 == 0 ? low : high);
+      EXPECT_EQ(RoundTo(dtype, std::nextafter(middle, 0)), low);
+      EXPECT_EQ(RoundTo(dtype, std::nextafter(middle, kInf)), high);
+    }
+  }
+}
+
+// Landmarks of the OCP specification: largest, least normal, least subnormal, and what overflow is.
+TEST(DTypeTest, EightBitLandmarksAreThoseOfTheSpecification) {
+  EXPECT_EQ(RoundTo(DType::kE4M3, 448), 448);
+  EXPECT_EQ(RoundTo(DType::kE4M3, 464), 448);
+  EXPECT_TRUE(std::isnan(RoundTo(DType::kE4M3, 465)));
+  EXPECT_TRUE(std::isnan(RoundTo(DType::kE4M3, kInf)));
+  EXPECT_EQ(RoundTo(DType::kE4M3, 0x1p-9), 0x1p-9);
+  EXPECT_EQ(RoundTo(DType::kE5M2, 57344), 57344);
+  EXPECT_EQ(RoundTo(DType::kE5M2, 61440), kInf);
+  EXPECT_EQ(RoundTo(DType::kE5M2, -0x1p-16), -0x1p-16);
 }
 
 // The 16-bit types are small enough to try every value and every midpoint.

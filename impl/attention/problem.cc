@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -53,8 +54,7 @@ std::optional<std::string> CheckVolumes(const Problem& p) {
   return std::nullopt;
 }
 
-std::optional<std::string> CheckPlane(const char* name, const Problem& p, const BitPlane& plane) {
-  const Shape4 full = p.WeightsShape();
+std::optional<std::string> CheckPlane(const char* name, const Shape4& full, const BitPlane& plane) {
   if (plane.rank < 2 || plane.rank > 4) {
     return fmt::format("{}.rank = {} is not 2, 3 or 4", name, plane.rank);
   }
@@ -79,14 +79,88 @@ std::optional<std::string> CheckPlane(const char* name, const Problem& p, const 
   return std::nullopt;
 }
 
-std::optional<std::string> CheckLengths(const Problem& p) {
-  if (!p.key_lengths) return std::nullopt;
-  if (static_cast<int64_t>(p.key_lengths->size()) != p.batch) {
-    return fmt::format("key_lengths has {} entries for batch = {}", p.key_lengths->size(), p.batch);
+// Lengths [batch], each in 0..most.
+std::optional<std::string> CheckLengthsOf(const char* name, const Problem& p,
+                                          const std::optional<std::vector<int64_t>>& lengths,
+                                          const char* most_name, int64_t most) {
+  if (!lengths) return std::nullopt;
+  if (static_cast<int64_t>(lengths->size()) != p.batch) {
+    return fmt::format("{} has {} entries for batch = {}", name, lengths->size(), p.batch);
   }
-  for (const int64_t length : *p.key_lengths) {
-    if (length < 0 || length > p.kv_len) {
-      return fmt::format("key_lengths holds {}, outside 0..kv_len = {}", length, p.kv_len);
+  for (const int64_t length : *lengths) {
+    if (length < 0 || length > most) {
+      return fmt::format("{} holds {}, outside 0..{} = {}", name, length, most_name, most);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> CheckLengths(const Problem& p) {
+  for (const auto& error :
+       {CheckLengthsOf("key_lengths", p, p.key_lengths, "kv_len", p.kv_len),
+        CheckLengthsOf("query_lengths", p, p.query_lengths, "q_len", p.q_len),
+        CheckLengthsOf("prefix_lengths", p, p.prefix_lengths, "kv_len", p.kv_len)}) {
+    if (error) return error;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> CheckDocuments(const Problem& p) {
+  if (!p.documents) return std::nullopt;
+  for (const auto& [name, ids, len] : {std::tuple{"query", &p.documents->query, p.q_len},
+                                       std::tuple{"key", &p.documents->key, p.kv_len}}) {
+    if (static_cast<int64_t>(ids->size()) != p.batch * len) {
+      return fmt::format("documents.{} has {} entries, expected batch * len = {}", name,
+                         ids->size(), p.batch * len);
+    }
+  }
+  return std::nullopt;
+}
+
+// One value a query head, each a value of the lse's type.
+std::optional<std::string> CheckPerHead(const char* name, const Problem& p,
+                                        const std::optional<std::vector<double>>& values) {
+  if (!values) return std::nullopt;
+  if (static_cast<int64_t>(values->size()) != p.q_heads) {
+    return fmt::format("{} has {} entries for q_heads = {}", name, values->size(), p.q_heads);
+  }
+  for (const double value : *values) {
+    if (!std::isfinite(value)) return fmt::format("{} holds {}, which is not finite", name, value);
+    if (RoundTo(p.LseDType(), value) != value) {
+      return fmt::format("{} holds {}, which is not a value of {}", name, value,
+                         Name(p.LseDType()));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> CheckScores(const Problem& p) {
+  if (!(p.softcap >= 0) || !std::isfinite(p.softcap)) {
+    return fmt::format("softcap = {} is not a finite number of at least 0", p.softcap);
+  }
+  for (const auto& error :
+       {CheckPerHead("alibi_slopes", p, p.alibi_slopes), CheckPerHead("sinks", p, p.sinks)}) {
+    if (error) return error;
+  }
+  if (p.bias_dtype && *p.bias_dtype != DType::kF32) {
+    return fmt::format("bias_dtype = {} is not f32; leave it out for a bias of q's type",
+                       Name(*p.bias_dtype));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> CheckFp8(const Problem& p) {
+  if (!p.fp8) return std::nullopt;
+  if (!IsFp8(p.fp8->format)) {
+    return fmt::format("fp8.format = {} is neither e4m3 nor e5m2", Name(p.fp8->format));
+  }
+  for (const auto& [name, scale] :
+       {std::pair{"q_scale", p.fp8->q_scale}, std::pair{"k_scale", p.fp8->k_scale},
+        std::pair{"v_scale", p.fp8->v_scale}}) {
+    const bool is_good =
+        scale >= 0x1p-60 && scale <= 0x1p60 && RoundTo(DType::kF32, scale) == scale;
+    if (!is_good) {
+      return fmt::format("fp8.{} = {} is not an f32 value in 2^-60..2^60", name, scale);
     }
   }
   return std::nullopt;
@@ -112,6 +186,36 @@ std::optional<std::string> CheckDiagonal(const Problem& p) {
   return std::nullopt;
 }
 
+std::optional<std::string> CheckBlockMask(const Problem& p) {
+  if (!p.block_mask) return std::nullopt;
+  const BlockMask& mask = *p.block_mask;
+  if (mask.block_q < 1 || mask.block_k < 1 || mask.block_q > kMaxSize || mask.block_k > kMaxSize) {
+    return fmt::format("block_mask's blocks of {} x {} are outside 1..{}", mask.block_q,
+                       mask.block_k, kMaxSize);
+  }
+  const Shape4 full = {p.batch, p.q_heads, (p.q_len + mask.block_q - 1) / mask.block_q,
+                       (p.kv_len + mask.block_k - 1) / mask.block_k};
+  if (mask.plane.rank != 4) return "block_mask must have rank 4";
+  for (size_t axis = 2; axis < 4; ++axis) {
+    if (mask.plane.shape[axis] != full[axis]) {
+      return fmt::format("block_mask.shape[{}] = {} is not the number of blocks, {}", axis,
+                         mask.plane.shape[axis], full[axis]);
+    }
+  }
+  return CheckPlane("block_mask", full, mask.plane);
+}
+
+std::optional<std::string> CheckDropout(const Problem& p) {
+  if (!p.dropout) return std::nullopt;
+  if (!(p.dropout->probability >= 0) || !(p.dropout->probability < 1)) {
+    return fmt::format("dropout.probability = {} is outside 0 <= p < 1", p.dropout->probability);
+  }
+  if (p.dropout->keep.shape != p.WeightsShape()) {
+    return "dropout.keep must have the full shape [batch, q_heads, q_len, kv_len]";
+  }
+  return CheckPlane("dropout.keep", p.WeightsShape(), p.dropout->keep);
+}
+
 }  // namespace
 
 double Problem::EffectiveScale() const {
@@ -126,13 +230,17 @@ std::optional<std::string> Validate(const Problem& p) {
   if (p.scale && !std::isfinite(*p.scale)) return fmt::format("scale = {} is not finite", *p.scale);
   if (auto error = CheckDiagonal(p)) return error;
   if (auto error = CheckLengths(p)) return error;
+  if (auto error = CheckDocuments(p)) return error;
+  if (auto error = CheckScores(p)) return error;
+  if (auto error = CheckFp8(p)) return error;
   if (p.mask) {
-    if (auto error = CheckPlane("mask", p, *p.mask)) return error;
+    if (auto error = CheckPlane("mask", p.WeightsShape(), *p.mask)) return error;
   }
   if (p.bias) {
-    if (auto error = CheckPlane("bias", p, *p.bias)) return error;
+    if (auto error = CheckPlane("bias", p.WeightsShape(), *p.bias)) return error;
   }
-  return std::nullopt;
+  if (auto error = CheckBlockMask(p)) return error;
+  return CheckDropout(p);
 }
 
 }  // namespace attest

@@ -44,6 +44,50 @@ struct BitPlane {
   friend bool operator==(const BitPlane&, const BitPlane&) = default;
 };
 
+// A mask of tiles: bit [batch, q_heads, i / block_q, j / block_k], the first two extents full or 1, the
+// last two rounded up. 1 = attend, 0 = hide.
+struct BlockMask {
+  int64_t block_q = 1;
+  int64_t block_k = 1;
+  BitPlane plane;  // of rank 4
+
+  friend bool operator==(const BlockMask&, const BlockMask&) = default;
+};
+
+// Document numbers: a query sees the keys of its own document only. Row-major.
+struct Documents {
+  std::vector<int64_t> query;  // [batch, q_len]
+  std::vector<int64_t> key;    // [batch, kv_len]
+
+  friend bool operator==(const Documents&, const Documents&) = default;
+};
+
+// Dropout with the mask given: after the softmax a weight becomes weight / (1 - probability) where
+// the bit is 1 and 0 where it is 0. The lse, and the weights and scores that are asked for, are those
+// before it.
+struct Dropout {
+  double probability = 0;  // in [0, 1)
+  BitPlane keep;           // of full shape [batch, q_heads, q_len, kv_len]
+
+  friend bool operator==(const Dropout&, const Dropout&) = default;
+};
+
+// q, k and v are stored in 8 bits, each with a scale: q = q_scale * (8-bit value).
+struct Fp8 {
+  DType format = DType::kE4M3;                   // or kE5M2
+  double q_scale = 1, k_scale = 1, v_scale = 1;  // positive f32 values
+
+  friend bool operator==(const Fp8&, const Fp8&) = default;
+};
+
+// At which step the scores output is taken (ONNX's qk_matmul_output_mode 0 to 3).
+enum class ScoreMode : uint8_t {
+  kRaw,      // scale * q.k
+  kCapped,   // after the softcap
+  kBiased,   // after softcap, bias, ALiBi and hiding (-inf)
+  kWeights,  // after the softmax
+};
+
 // q is [batch, q_heads, q_len, head_dim], k [batch, kv_heads, kv_len, head_dim],
 // v [batch, kv_heads, kv_len, value_dim], out [batch, q_heads, q_len, value_dim],
 // lse [batch, q_heads, q_len], weights [batch, q_heads, q_len, kv_len].
@@ -57,8 +101,10 @@ struct Problem {
   int64_t head_dim = 1;
   int64_t value_dim = 1;
 
-  DType dtype = DType::kF32;    // of q, k, v, bias, out and weights; lse is f32 (f64 for f64)
-  std::optional<double> scale;  // multiplies q.k; nullopt = 1 / sqrt(head_dim)
+  DType dtype = DType::kF32;  // of q, k, v, bias, out, weights and scores; lse is f32 (f64 for f64)
+  std::optional<Fp8> fp8;     // then q, k and v are of that format instead
+  std::optional<DType> bias_dtype;  // of the bias where it is not `dtype`: f32
+  std::optional<double> scale;      // multiplies q.k; nullopt = 1 / sqrt(head_dim)
 
   // The diagonal: row i of batch item b stands at key i + diagonal_offset[b]. Empty = all zero.
   // `causal` hides every key after it; `window` is measured from it.
@@ -67,13 +113,29 @@ struct Problem {
   Window window;
 
   std::optional<std::vector<int64_t>> key_lengths;  // [batch]; keys j >= length are hidden
-  std::optional<BitPlane> mask;                     // boolean mask
+  // [batch]; rows i >= length are padding: the contract says what they hold. They see what they see.
+  std::optional<std::vector<int64_t>> query_lengths;
+  // [batch]; causality does not hide keys j < length (a prefix language model). Windows still do.
+  std::optional<std::vector<int64_t>> prefix_lengths;
+  std::optional<Documents> documents;
+  std::optional<BlockMask> block_mask;
+  std::optional<BitPlane> mask;  // boolean mask
   // Additive mask ("bias"): the plane says where it is finite (1) and where -inf (0, hidden). The
   // finite values are data: Inputs::bias, of the same shape. A finite bias hides nothing.
   std::optional<BitPlane> bias;
 
+  // What becomes of a score s = scale * q.k, in this order (the contract may put the softcap last):
+  // softcap * tanh(s / softcap); + bias; - slope * |diagonal - j|, where the diagonal is i + offset.
+  double softcap = 0;                               // 0 = none; else positive
+  std::optional<std::vector<double>> alibi_slopes;  // [q_heads], f32 values (f64 in f64 problems)
+  // [q_heads], likewise: one more term e^sink in each row's softmax, with value 0. A row that sees no
+  // key is then 0 with lse = sink.
+  std::optional<std::vector<double>> sinks;
+  std::optional<Dropout> dropout;
+
   bool want_lse = false;
   bool want_weights = false;
+  std::optional<ScoreMode> want_scores;
 
   int64_t heads_per_kv_head() const { return kv_heads == 0 ? 1 : q_heads / kv_heads; }
   int64_t DiagonalOffset(int64_t b) const {
@@ -82,6 +144,15 @@ struct Problem {
   // The scale in force: `scale`, or 1 / sqrt(head_dim), or 1 where head_dim is 0.
   double EffectiveScale() const;
   DType LseDType() const { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+  DType BiasDType() const { return bias_dtype.value_or(dtype); }
+  // The type that q, k and v are stored in.
+  DType InputDType() const { return fp8 ? fp8->format : dtype; }
+  // What is added to the score of a key by ALiBi; 0 without.
+  double Alibi(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!alibi_slopes) return 0;
+    const auto distance = static_cast<double>(i + DiagonalOffset(b) - j);
+    return -(*alibi_slopes)[static_cast<size_t>(h)] * (distance < 0 ? -distance : distance);
+  }
 
   Shape4 QShape() const { return {batch, q_heads, q_len, head_dim}; }
   Shape4 KShape() const { return {batch, kv_heads, kv_len, head_dim}; }
@@ -97,7 +168,8 @@ struct Problem {
 // ("kv_heads = 3 does not divide q_heads = 8"). Everything else may assume a valid problem.
 std::optional<std::string> Validate(const Problem& problem);
 
-// The tensor data of a problem, already rounded to its dtype. `bias` has the shape of problem.bias
+// The tensor data of a problem, already rounded to its dtype. Of fp8 problems these are the values
+// themselves, scale included: exact multiples of an 8-bit number. `bias` has the shape of problem.bias
 // and holds -inf exactly where that plane's bit is 0; it is empty without one.
 struct Inputs {
   Array q, k, v, bias;

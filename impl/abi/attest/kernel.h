@@ -38,37 +38,52 @@ typedef enum attest_status {
 /* What a tensor of a call is. Append-only. In brackets: shape; f = the call's floating type.
  * A kernel that meets a role it does not know must return ATTEST_UNSUPPORTED. */
 typedef enum attest_role {
-  ATTEST_ROLE_Q = 1,             /* f [batch, q_heads, q_len, head_dim] */
-  ATTEST_ROLE_K = 2,             /* f [batch, kv_heads, kv_len, head_dim] */
-  ATTEST_ROLE_V = 3,             /* f [batch, kv_heads, kv_len, value_dim] */
-  ATTEST_ROLE_MASK = 4,          /* u8 0/1, rank 2 to 4, broadcast from the right to
+  ATTEST_ROLE_Q = 1,    /* f [batch, q_heads, q_len, head_dim]; of packed sequences see below */
+  ATTEST_ROLE_K = 2,    /* f [batch, kv_heads, kv_len, head_dim] */
+  ATTEST_ROLE_V = 3,    /* f [batch, kv_heads, kv_len, value_dim] */
+  ATTEST_ROLE_MASK = 4, /* u8 0/1, rank 2 to 4, broadcast from the right to
                                     [batch, q_heads, q_len, kv_len]; extents full or 1 */
-  ATTEST_ROLE_BIAS = 5,          /* f, the same shapes; added to the scaled scores; -inf hides */
-  ATTEST_ROLE_KEY_LENGTHS = 6,   /* i64 [batch]: keys at or beyond it are hidden */
-  ATTEST_ROLE_QUERY_LENGTHS = 7, /* reserved from here on, unless a shape is given */
+  ATTEST_ROLE_BIAS = 5, /* f (or f32, by feature bias_f32), the same shapes; added to the
+                                    scaled scores; -inf hides */
+  ATTEST_ROLE_KEY_LENGTHS = 6, /* i64 [batch]: keys at or beyond it are hidden */
+  ATTEST_ROLE_QUERY_LENGTHS =
+      7, /* i64 [batch]: rows at or beyond it are padding (padded_query_rows) */
+  /* Packed sequences ("thd"): both are given, i64 [batch + 1], from 0. Then q and out are
+   * [sum of query lengths, q_heads, dim], k and v [sum of key lengths, kv_heads, dim], lse
+   * [q_heads, sum of query lengths]; item b has the rows cu[b] to cu[b + 1]. */
   ATTEST_ROLE_CU_KEY_LENGTHS = 8,
   ATTEST_ROLE_CU_QUERY_LENGTHS = 9,
   ATTEST_ROLE_DIAGONAL_OFFSET = 10, /* i64 [batch]: row i stands at key i + offset */
-  ATTEST_ROLE_DOCUMENT_IDS = 11,
-  ATTEST_ROLE_PREFIX_LENGTHS = 12,
-  ATTEST_ROLE_BLOCK_MASK = 13,
-  ATTEST_ROLE_SINKS = 14,
-  ATTEST_ROLE_ALIBI_SLOPES = 15,
-  ATTEST_ROLE_DROPOUT_MASK = 16,
-  ATTEST_ROLE_PAST_K = 17,
-  ATTEST_ROLE_PAST_V = 18,
-  ATTEST_ROLE_PAGE_TABLE = 19,
-  ATTEST_ROLE_Q_SCALE = 20,
+  ATTEST_ROLE_DOCUMENT_IDS = 11,    /* i64 [batch, q_len]: a row sees keys of its own number only */
+  ATTEST_ROLE_PREFIX_LENGTHS = 12,  /* i64 [batch]: causality does not hide keys before it */
+  ATTEST_ROLE_BLOCK_MASK = 13,      /* u8 0/1 [1 or batch, 1 or q_heads, ceil(q_len / BLOCK_Q),
+                                        ceil(kv_len / BLOCK_K)]: 0 hides the tile */
+  ATTEST_ROLE_SINKS = 14,        /* f32 (f64 in f64 calls) [q_heads]: one more score in each row's
+                                        softmax, whose value is 0 */
+  ATTEST_ROLE_ALIBI_SLOPES = 15, /* f32 (f64) [q_heads]: adds -slope * |i + offset - j| */
+  ATTEST_ROLE_DROPOUT_MASK = 16, /* u8 0/1 [batch, q_heads, q_len, kv_len]: 1 keeps the weight,
+                                        times 1 / (1 - DROPOUT), 0 drops it, after the softmax */
+  ATTEST_ROLE_PAST_K = 17,     /* f [batch, kv_heads, past, head_dim]: keys before those of K, which
+                                        then holds the others; kv_len is the sum */
+  ATTEST_ROLE_PAST_V = 18,     /* f [batch, kv_heads, past, value_dim] */
+  ATTEST_ROLE_PAGE_TABLE = 19, /* i64 [batch, pages of an item]: then K is [pages, kv_heads,
+                                        page_size, head_dim], V likewise, and key j of an item lies in
+                                        page table[j / page_size], slot j % page_size. KEY_LENGTHS is
+                                        always given; entries behind it are -1 */
+  ATTEST_ROLE_Q_SCALE = 20,    /* f32 [1], of 8-bit q: its values are scale * (8-bit value) */
   ATTEST_ROLE_K_SCALE = 21,
   ATTEST_ROLE_V_SCALE = 22,
+  ATTEST_ROLE_KEY_DOCUMENT_IDS = 23, /* i64 [batch, kv_len] */
+  ATTEST_ROLE_RING_START = 24, /* i64 [batch]: key j lies in slot (start + j) % kv_len of K and V */
   /* outputs: written by the kernel, every element, never read */
   ATTEST_ROLE_OUT = 64,     /* f [batch, q_heads, q_len, value_dim] */
   ATTEST_ROLE_LSE = 65,     /* f32 (f64 in f64 calls) [batch, q_heads, q_len]: log of the sum
                                of exp of the visible scores, in the contract's base */
   ATTEST_ROLE_WEIGHTS = 66, /* f [batch, q_heads, q_len, kv_len]: softmax probabilities */
-  ATTEST_ROLE_SCORES = 67,
-  ATTEST_ROLE_PRESENT_K = 68,
-  ATTEST_ROLE_PRESENT_V = 69,
+  ATTEST_ROLE_SCORES = 67,  /* f [batch, q_heads, q_len, kv_len], see ATTEST_OPTION_SCORES */
+  ATTEST_ROLE_PRESENT_K =
+      68, /* f [batch, kv_heads, kv_len, head_dim]: past and new keys together */
+  ATTEST_ROLE_PRESENT_V = 69, /* f [batch, kv_heads, kv_len, value_dim] */
   /* gradients */
   ATTEST_ROLE_DOUT = 96,
   ATTEST_ROLE_DQ = 97,
@@ -85,8 +100,13 @@ typedef enum attest_option_id {
   ATTEST_OPTION_CAUSAL = 2,      /* i: 1 = hide keys after the diagonal (contract: causal_offset) */
   ATTEST_OPTION_WINDOW_LEFT = 3, /* i: keys before the diagonal; absent = open (window_counts) */
   ATTEST_OPTION_WINDOW_RIGHT = 4, /* i: keys after the diagonal; absent = open */
-  ATTEST_OPTION_SOFTCAP = 5,      /* reserved from here on */
-  ATTEST_OPTION_DROPOUT = 6
+  ATTEST_OPTION_SOFTCAP = 5,      /* f: s becomes softcap * tanh(s / softcap) (softcap_order) */
+  ATTEST_OPTION_DROPOUT = 6,      /* f: the probability, with ATTEST_ROLE_DROPOUT_MASK */
+  ATTEST_OPTION_BLOCK_Q = 7,      /* i: rows and keys of a tile of ATTEST_ROLE_BLOCK_MASK */
+  ATTEST_OPTION_BLOCK_K = 8,
+  ATTEST_OPTION_SCORES = 9, /* i: the scores output holds 0 scale * q.k, 1 that after the softcap,
+                               2 after softcap, bias, ALiBi and hiding, 3 the weights */
+  ATTEST_OPTION_FP8 = 10    /* i: q, k and v are 8-bit unsigned, 1 = e4m3, 2 = e5m2 */
 } attest_option_id;
 
 /* One scalar option of a call. An unknown id must be answered ATTEST_UNSUPPORTED. */
@@ -163,7 +183,12 @@ typedef struct attest_kernel_table {
  * features                causal window key_lengths mask bias mask_with_bias (both at once) gqa
  *                         value_dim (other than head_dim) zero_sizes weights mask_broadcast (extents
  *                         of 1 for batch, heads, queries) mask_key_broadcast (and keys)
- *                         mask_ranks (2 and 3 beside 4)
+ *                         mask_ranks (2 and 3 beside 4) bias_f32 (beside 16-bit inputs)
+ *                         query_lengths prefix_lengths documents block_mask softcap alibi sinks
+ *                         dropout (with the mask given) past present (past and new keys as outputs)
+ *                         pages ring packed
+ * fp8                     formats of q, k and v beside dtypes: a list of e4m3, e5m2
+ * scores                  scores outputs, a list of raw, capped, biased, weights
  * mask_true_means         attend | hide
  * causal_offset           which diagonals the causal flag and the window can have, a list of: zero
  *                         (top left), kv_len_minus_q_len (bottom right), key_length_minus_q_len,
@@ -173,9 +198,14 @@ typedef struct attest_kernel_table {
  * window_counts           keys_beside_diagonal (W to the left are W + 1 keys) | keys_with_diagonal
  * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
  *                         unspecified
+ * padded_query_rows       what rows past their query length hold: zero | computed | unwritten |
+ *                         unspecified
+ * softcap_order           before_bias | after_bias
+ * masking_value           what hides a score: "-inf", or a finite stand-in {"replace": x} or {"add": x},
+ *                         which promises nothing where it might outweigh a visible score
  * lse, lse_empty_row      none | natural | base2;  -inf | +inf | nan | unspecified
  * poison_safe             where NaN and infinities in hidden K or V do no harm, a list of k:PLACE and
- *                         v:PLACE with PLACE length causal window mask bias
+ *                         v:PLACE with PLACE length causal window mask bias document block page
  * visible_nan_propagates  true | false
  * bits_invariant          what leaves the bits of a row alone, a list of: hidden_values kv_len q_len
  *                         batch heads layout mask_form split threads rerun

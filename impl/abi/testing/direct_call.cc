@@ -16,6 +16,8 @@ DLDataType DLTypeOf(DType dtype) {
     case DType::kBF16:
       return {kDLBfloat, bits, 1};
     case DType::kBool:
+    case DType::kE4M3:
+    case DType::kE5M2:
       return {kDLUInt, bits, 1};
     case DType::kI64:
       return {kDLInt, bits, 1};

@@ -97,10 +97,24 @@ enum class Layout : uint8_t {
   kBshd,        // contiguous [batch, len, heads, dim], seen through permuted strides
   kGapped,      // bhsd with a gap after every row and every head
   kTransposed,  // len innermost: the last dimension has a stride other than 1
+  kPackedQkv,  // as in one tensor [batch, len, q_heads + 2 kv_heads, dim]: bshd with gaps for the rest
+  kSharedHead,  // every head at the same address (stride 0), and so equal; of k and v only
 };
-inline constexpr int kLayoutCount = 4;
+inline constexpr int kLayoutCount = 6;
 std::string_view Name(Layout layout);
 std::optional<Layout> ParseLayout(std::string_view name);
+
+// How keys and values reach the kernel, beyond strides. It changes nothing of what is computed: the
+// same problem with any storage has the same answer. At most one of past, page_size, ring and packed.
+struct Storage {
+  int64_t past = 0;       // so many first keys come as past keys and values
+  int64_t page_size = 0;  // pages of so many keys, scattered by the recipe's seed; 0 = none
+  bool ring = false;      // a ring per batch item; where it starts is drawn from the recipe's seed
+  // Sequences end to end: needs query_lengths and key_lengths, no mask, bias or documents, no weights.
+  bool packed = false;
+
+  friend bool operator==(const Storage&, const Storage&) = default;
+};
 
 struct Layouts {
   Layout q = Layout::kBhsd, k = Layout::kBhsd, v = Layout::kBhsd, out = Layout::kBhsd;
@@ -118,6 +132,7 @@ struct Case {
   std::vector<Override> overrides;       // applied last, in order
   std::map<DataTensor, Array> literals;  // replaces the recipe for a tensor; shape must match
   Layouts layouts;
+  Storage storage;
   Placement placement = Placement::kEnd;
   std::string origin;  // free text: where the case comes from
 };
