@@ -44,6 +44,7 @@ Outcome OutcomeOf(const Case& c, const DirectKernel& kernel) {
   outcome.out = std::move(result.out);
   outcome.lse = std::move(result.lse);
   outcome.weights = std::move(result.weights);
+  outcome.scores = std::move(result.scores);
   return outcome;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "properties/derive.h"
+#include "properties/features.h"
 #include "properties/harness/case/offers.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/hidden_data.h"
@@ -17,15 +18,8 @@ Derived ChangeTheFuture(const Case& c, const Contract& contract) {
 }
 
 template <PoisonTensor kTensor>
-std::string NeedsSafeFuture(const Contract& c) {
-  const std::string reason = NeedsCausal(c);
-  return reason.empty() ? NeedsPoisonSafety(c, kTensor, PoisonPlace::kCausal) : reason;
-}
-
-std::string NeedsCausalAndMask(const Contract& c) {
-  const std::string reason = NeedsCausal(c);
-  return reason.empty() ? NeedsMask(c) : reason;
-}
+constexpr auto NeedsSafeFuture =
+    AllOf<NeedsCausal, NeedsSafety<kTensor, Feature::kCausal, PoisonPlace::kCausal>>;
 
 Derived FlagAndTriangle(const Case& original, const Contract& contract) {
   const Case c = EnsureCausal(original, contract);
@@ -40,9 +34,10 @@ Verdict JudgeFlag(const Evidence& evidence) {
 }
 
 // Queries [0, split) and [split, q_len) in two calls. Where the kernel's diagonal ends at the last
-// key (bottom right), the first chunk must not see the keys that come later, so they are cut off.
+// key (bottom right), the first chunk must not see the keys that come later, so they are cut off;
+// not where a prefix shows them to it.
 Derived WholeAndChunks(const Case& original, const Contract& contract) {
-  const Case c = AsLiteral(EnsureCausal(original, contract));
+  const Case c = WithoutScoresOutput(AsLiteral(EnsureCausal(original, contract)));
   const Problem& p = c.problem;
   if (p.q_len < 2) return NotApplicable("fewer than two queries");
   const int64_t split = DrawFor(c, 0xC4).Between(1, p.q_len - 1);
@@ -51,7 +46,8 @@ Derived WholeAndChunks(const Case& original, const Contract& contract) {
   const bool same_offset = std::ranges::all_of(
       p.diagonal_offset, [&](int64_t o) { return o == p.diagonal_offset.front(); });
   const int64_t keys = std::clamp<int64_t>(split + p.DiagonalOffset(0), 0, p.kv_len);
-  if (p.batch > 0 && same_offset && keys > 0 && !CanExpressDiagonal(contract, first.problem)) {
+  if (p.batch > 0 && same_offset && keys > 0 && !p.prefix_lengths &&
+      !CanExpressDiagonal(contract, first.problem)) {
     first = Select(first, Axis::kKvLen, IndexRange(0, keys));
   }
   return Of({c, first, second});
@@ -88,7 +84,8 @@ constexpr std::array<Property, 5> kProperties = {{
      ChangeTheFuture<Change::kPoisonValues>, JudgeHiddenChange},
     {"causal.flag_equals_explicit_triangle",
      "the causal flag equals the same triangle given as a mask", Exactness::kBitwise,
-     Rung::kMaskCorrect, "causal and a mask", NeedsCausalAndMask, FlagAndTriangle, JudgeFlag},
+     Rung::kMaskCorrect, "causal and a mask", (AllOf<NeedsCausal, NeedsMask>), FlagAndTriangle,
+     JudgeFlag},
     {"causal.chunked_equals_one_shot",
      "queries in two chunks, the diagonal carried on, equal the queries in one call",
      Exactness::kBound, Rung::kMaskCorrect, "causal", NeedsCausal, WholeAndChunks, JudgeChunks},

@@ -1,11 +1,13 @@
 #include "properties/derive.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "properties/harness/case/offers.h"
+#include "properties/harness/case/storage.h"
 
 namespace attest {
 namespace {
@@ -13,6 +15,11 @@ namespace {
 void DropData(Case& c, DataTensor tensor) {
   c.literals.erase(tensor);
   std::erase_if(c.overrides, [&](const Override& o) { return o.tensor == tensor; });
+}
+
+// Heads that differ cannot lie at one address. Whoever offers that offers every layout.
+void Unshare(Layout& layout) {
+  if (layout == Layout::kSharedHead) layout = Layout::kBhsd;
 }
 
 BitPlane DrawPlane(const Case& c, uint64_t salt) {
@@ -52,7 +59,9 @@ Case AsLiteral(const Case& c) {
 
 Case WithData(Case c, DataTensor tensor, Array values) {
   DropData(c, tensor);
-  for (double& x : values.values) x = RoundTo(c.problem.dtype, x);
+  for (double& x : values.values) x = RoundedFor(c.problem, tensor, x);
+  if (tensor == DataTensor::kK) Unshare(c.layouts.k);
+  if (tensor == DataTensor::kV) Unshare(c.layouts.v);
   c.literals[tensor] = std::move(values);
   return c;
 }
@@ -84,7 +93,7 @@ Case WithoutBias(Case c) {
 
 Case Realign(Case c, const Contract& contract) {
   Problem& p = c.problem;
-  if ((!p.causal && !p.window.active()) || CanExpressDiagonal(contract, p)) return c;
+  if (!LooksAtDiagonal(p) || CanExpressDiagonal(contract, p)) return c;
   const std::vector<Alignment> offered = OfferedAlignments(contract, p.key_lengths.has_value());
   if (!offered.empty()) p.diagonal_offset = OffsetsFor(offered.front(), p);
   return c;
@@ -134,95 +143,134 @@ Case EnsureBias(Case c) {
 Case WithExplicitMask(Case c) {
   Problem hiding = c.problem;
   hiding.bias.reset();
-  c.problem.mask = VisiblePlane(hiding);
-  c.problem.causal = false;
-  c.problem.window = {};
-  c.problem.key_lengths.reset();
+  BitPlane visible = VisiblePlane(hiding);
+  c = WithBiasAlone(std::move(c));
+  c.problem.mask = std::move(visible);
+  return c;
+}
+
+Case WithBiasAlone(Case c) {
+  Problem& p = c.problem;
+  p.causal = false;
+  p.window = {};
+  p.key_lengths.reset();
+  p.prefix_lengths.reset();
+  p.documents.reset();
+  p.block_mask.reset();
+  p.mask.reset();
   return c;
 }
 
 Case WithoutHiding(Case c) {
-  c.problem.causal = false;
-  c.problem.window = {};
-  c.problem.key_lengths.reset();
-  c.problem.mask.reset();
-  return WithoutBias(std::move(c));
-}
-
-Case ExtendKeys(const Case& original, int64_t extra) {
-  Case c = AsLiteral(original);
-  Problem& p = c.problem;
-  const int64_t before = p.kv_len;
-  Draw draw = DrawFor(c, 0xE7);
-  if (!p.key_lengths) p.key_lengths.emplace(static_cast<size_t>(p.batch), before);
-  p.kv_len += extra;
-  const auto grow = [&](Array& array, size_t axis, auto&& fresh) {
-    Array longer(array.shape);
-    longer.shape[axis] += extra;
-    longer.values.resize(static_cast<size_t>(ElementCount(longer.shape)));
-    for (int64_t a = 0; a < longer.shape[0]; ++a)
-      for (int64_t b = 0; b < longer.shape[1]; ++b)
-        for (int64_t i = 0; i < longer.shape[2]; ++i)
-          for (int64_t d = 0; d < longer.shape[3]; ++d) {
-            const bool kept = (axis == 2 ? i : d) < before;
-            longer.At(a, b, i, d) = kept ? array.At(a, b, i, d) : fresh();
-          }
-    array = std::move(longer);
-  };
-  const auto small = [&] { return static_cast<double>(draw.Between(-3, 3)); };
-  grow(c.literals[DataTensor::kK], 2, small);
-  grow(c.literals[DataTensor::kV], 2, small);
-  for (std::optional<BitPlane>* plane : {&p.mask, &p.bias}) {
-    if (!*plane || (*plane)->shape[3] == 1) continue;
-    Array bits((*plane)->shape);
-    std::ranges::copy((*plane)->bits, bits.values.begin());
-    grow(bits, 3, [] { return 1.0; });
-    (*plane)->shape = bits.shape;
-    (*plane)->bits.assign(bits.values.begin(), bits.values.end());
-    if (plane == &p.bias) grow(c.literals[DataTensor::kBias], 3, [] { return 0.0; });
-  }
-  return c;
-}
-
-Derived Of(std::vector<Case> cases) {
-  return {std::move(cases), ""};
-}
-Derived NotApplicable(std::string why) {
-  return {{}, std::move(why)};
+  return WithoutBias(WithBiasAlone(std::move(c)));
 }
 
 namespace {
 
-bool CanMask(const Contract& c) {
-  return c.Has(Feature::kMask) || c.Has(Feature::kBias);
+// `array` with `extra` more indices at the end of `axis`, filled by `fresh`.
+template <typename Fresh>
+Array Grown(const Array& array, size_t axis, int64_t extra, Fresh&& fresh) {
+  Array longer(array.shape);
+  longer.shape[axis] += extra;
+  longer.values.resize(static_cast<size_t>(ElementCount(longer.shape)));
+  std::array<int64_t, 4> i{};
+  for (i[0] = 0; i[0] < longer.shape[0]; ++i[0])
+    for (i[1] = 0; i[1] < longer.shape[1]; ++i[1])
+      for (i[2] = 0; i[2] < longer.shape[2]; ++i[2])
+        for (i[3] = 0; i[3] < longer.shape[3]; ++i[3]) {
+          const bool kept = i[axis] < array.shape[axis];
+          longer.At(i[0], i[1], i[2], i[3]) = kept ? array.At(i[0], i[1], i[2], i[3]) : fresh();
+        }
+  return longer;
+}
+
+// The plane with `extra` more keys, attended to.
+void GrowPlane(BitPlane& plane, int64_t extra) {
+  Array bits(plane.shape);
+  std::ranges::copy(plane.bits, bits.values.begin());
+  bits = Grown(bits, 3, extra, [] { return 1.0; });
+  plane.shape = bits.shape;
+  plane.bits.assign(bits.values.begin(), bits.values.end());
+}
+
+void GrowDocuments(const Problem& p, int64_t extra, Documents& documents) {
+  std::vector<int64_t> longer;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const auto first = documents.key.begin() + b * p.kv_len;
+    longer.insert(longer.end(), first, first + p.kv_len);
+    longer.insert(longer.end(), static_cast<size_t>(extra), 0);
+  }
+  documents.key = std::move(longer);
 }
 
 }  // namespace
 
-std::string AlwaysSupported(const Contract&) {
-  return "";
+Case PadLanes(const Case& original, int64_t extra) {
+  Case c = AsLiteral(original);
+  c.problem.scale = original.problem.EffectiveScale();
+  c.problem.head_dim += extra;
+  for (const DataTensor tensor : {DataTensor::kQ, DataTensor::kK}) {
+    c.literals[tensor] = Grown(c.literals[tensor], 3, extra, [] { return 0.0; });
+  }
+  return c;
 }
-std::string NeedsCausal(const Contract& c) {
-  return c.Has(Feature::kCausal) ? "" : "the contract offers no causal masking";
+
+Case ExtendKeys(const Case& original, int64_t extra) {
+  Case c = AsLiteral(original.problem.block_mask ? WithExplicitMask(original) : original);
+  Problem& p = c.problem;
+  Draw draw = DrawFor(c, 0xE7);
+  p.key_lengths = original.problem.key_lengths;
+  if (!p.key_lengths) p.key_lengths.emplace(static_cast<size_t>(p.batch), p.kv_len);
+  const auto small = [&] { return static_cast<double>(draw.Between(-3, 3)); };
+  for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
+    c = WithData(c, tensor, Grown(c.literals[tensor], 2, extra, small));
+  }
+  if (p.mask && p.mask->shape[3] != 1) GrowPlane(*p.mask, extra);
+  if (p.dropout) GrowPlane(p.dropout->keep, extra);
+  if (p.documents) GrowDocuments(p, extra, *p.documents);
+  if (p.bias && p.bias->shape[3] != 1) {
+    GrowPlane(*p.bias, extra);
+    c.literals[DataTensor::kBias] =
+        Grown(c.literals[DataTensor::kBias], 3, extra, [] { return 0.0; });
+  }
+  p.kv_len += extra;
+  return c;
 }
-std::string NeedsWindow(const Contract& c) {
-  return c.Has(Feature::kWindow) ? "" : "the contract offers no window";
+
+namespace {
+
+// Gives the heads of `tensor` addresses of their own, with the data they have.
+void Spread(Case& c, DataTensor tensor) {
+  Layout& layout = tensor == DataTensor::kK ? c.layouts.k : c.layouts.v;
+  if (layout != Layout::kSharedHead) return;
+  if (c.literals.count(tensor) == 0) {
+    Inputs inputs = Materialise(c);
+    c.literals[tensor] = std::move(tensor == DataTensor::kK ? inputs.k : inputs.v);
+  }
+  Unshare(layout);
 }
-std::string NeedsLengths(const Contract& c) {
-  return c.Has(Feature::kKeyLengths) || CanMask(c) ? ""
-                                                   : "the contract offers no key lengths or mask";
+
+bool AllShare(const std::vector<Case>& cases, Layout Layouts::*tensor) {
+  return std::ranges::all_of(
+      cases, [&](const Case& c) { return c.layouts.*tensor == Layout::kSharedHead; });
 }
-std::string NeedsMask(const Contract& c) {
-  return CanMask(c) ? "" : "the contract offers no mask";
+
+}  // namespace
+
+Derived Of(std::vector<Case> cases) {
+  for (Case& c : cases) MendStorage(c);
+  const bool packed = std::ranges::all_of(cases, [](const Case& c) { return c.storage.packed; });
+  const bool share_k = AllShare(cases, &Layouts::k), share_v = AllShare(cases, &Layouts::v);
+  for (Case& c : cases) {
+    c.storage.packed = packed;
+    if (!share_k) Spread(c, DataTensor::kK);
+    if (!share_v) Spread(c, DataTensor::kV);
+  }
+  return {std::move(cases), ""};
 }
-std::string NeedsBias(const Contract& c) {
-  return c.Has(Feature::kBias) ? "" : "the contract offers no additive mask";
-}
-std::string NeedsLse(const Contract& c) {
-  return c.lse != LseKind::kNone ? "" : "the contract offers no lse";
-}
-std::string NeedsWeights(const Contract& c) {
-  return c.Has(Feature::kWeights) ? "" : "the contract offers no weights";
+
+Derived NotApplicable(std::string why) {
+  return {{}, std::move(why)};
 }
 
 }  // namespace attest

@@ -4,7 +4,6 @@
 #ifndef ATTEST_PROPERTIES_DERIVE_H_
 #define ATTEST_PROPERTIES_DERIVE_H_
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "properties/harness/case/case.h"
 #include "properties/harness/case/random.h"
 #include "properties/harness/case/slice.h"
+#include "properties/needs.h"
 #include "properties/property.h"
 
 namespace attest {
@@ -23,7 +23,7 @@ Draw DrawFor(const Case& c, uint64_t salt);
 // The same case with its data spelled out, so that cutting and moving keeps every value.
 Case AsLiteral(const Case& c);
 
-// The case with `tensor` replaced by `values` (rounded to the dtype).
+// The case with `tensor` replaced by `values`, rounded as RoundedFor has it. K and V no longer share their heads.
 Case WithData(Case c, DataTensor tensor, Array values);
 
 // The case with the value family replaced: literal values and overrides of v are dropped.
@@ -40,35 +40,32 @@ Case EnsureLengths(Case c, const Contract& contract);
 Case EnsureMask(Case c);
 Case EnsureBias(Case c);  // with some -inf
 
-// Moves the diagonal to one that the contract can express, where it is not one already.
+// Moves the diagonal, where anything looks at it, to one that the contract can express.
 Case Realign(Case c, const Contract& contract);
 
-// The case with boolean mask, causality, window and lengths written as one full boolean mask; the
-// additive mask stays.
+// The case with everything that hides, but the additive mask, written as one full boolean mask:
+// boolean and block mask, causality and prefix, window, key lengths, documents.
 Case WithExplicitMask(Case c);
 
 // The case without its additive mask.
 Case WithoutBias(Case c);
 
-// The case without masks, bias, lengths, causality and window.
+// The case without all those; the additive mask stays.
+Case WithBiasAlone(Case c);
+
+// The case without anything that hides.
 Case WithoutHiding(Case c);
 
-// `extra` more keys at the end, hidden by key lengths; data drawn.
+// `extra` more lanes of zeros in q and k, the scale kept.
+Case PadLanes(const Case& c, int64_t extra);
+
+// `extra` more keys at the end, hidden by key lengths; data drawn. A block mask becomes explicit.
 Case ExtendKeys(const Case& c, int64_t extra);
 
-// Derive's answers.
+// Derive's answers. Storage that no longer goes with a case is mended; sequences are packed, and heads
+// share an address, in every case or in none.
 Derived Of(std::vector<Case> cases);
 Derived NotApplicable(std::string why);
-
-// Reasons for Property::unsupported; "" where the contract offers what is asked.
-std::string AlwaysSupported(const Contract& contract);
-std::string NeedsCausal(const Contract& contract);
-std::string NeedsWindow(const Contract& contract);
-std::string NeedsLengths(const Contract& contract);  // lengths, or a mask that can stand for them
-std::string NeedsMask(const Contract& contract);
-std::string NeedsBias(const Contract& contract);
-std::string NeedsLse(const Contract& contract);
-std::string NeedsWeights(const Contract& contract);
 
 }  // namespace attest
 

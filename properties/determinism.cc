@@ -14,6 +14,13 @@ Derived Twice(const Case& c, const Contract&) {
   return Of({c, c});
 }
 
+bool SharesHeads(const Case& c, DataTensor tensor) {
+  const Layout layout = tensor == DataTensor::kK   ? c.layouts.k
+                        : tensor == DataTensor::kV ? c.layouts.v
+                                                   : Layout::kBhsd;
+  return layout == Layout::kSharedHead;
+}
+
 // Another call in between, of other sizes and data.
 Derived WithACallBetween(const Case& c, const Contract&) {
   Case other = AsLiteral(c);
@@ -23,8 +30,10 @@ Derived WithACallBetween(const Case& c, const Contract&) {
     if (size > 1) other = Select(other, axis, IndexRange(draw.Below(2), size - 1));
   }
   for (auto& [tensor, array] : other.literals) {
-    if (tensor == DataTensor::kBias) continue;
-    for (double& x : array.values) x = static_cast<double>(draw.Between(-3, 3));
+    if (tensor == DataTensor::kBias || SharesHeads(other, tensor)) continue;
+    for (double& x : array.values) {
+      x = RoundedFor(other.problem, tensor, static_cast<double>(draw.Between(-3, 3)));
+    }
   }
   return Of({c, other, c});
 }

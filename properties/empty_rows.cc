@@ -7,7 +7,8 @@
 #include <limits>
 
 #include "properties/derive.h"
-#include "properties/harness/judge/compare.h"
+#include "properties/features.h"
+#include "properties/judging.h"
 
 namespace attest {
 namespace {
@@ -18,7 +19,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // The case with an explicit mask, and the same with one row (first, middle or last) or every row of
 // one item and head hidden.
 Derived BeforeAndAfterEmptying(const Case& original, const Contract&) {
-  const Case before = WithExplicitMask(original);
+  const Case before = WithoutScoresOutput(WithExplicitMask(original));
   const Problem& p = before.problem;
   if (p.batch * p.q_heads * p.q_len == 0) return NotApplicable("no rows");
   Draw draw = DrawFor(original, 0xE0);
@@ -38,7 +39,7 @@ Derived BeforeAndAfterEmptying(const Case& original, const Contract&) {
 }
 
 Derived WithEmptyRow(const Case& original, const Contract& contract) {
-  Derived both = BeforeAndAfterEmptying(original, contract);
+  Derived both = BeforeAndAfterEmptying(WithoutScoreFeatures(original), contract);
   if (both.cases.empty()) return both;
   both.cases[1].problem.want_lse = true;
   return Of({both.cases[1]});
@@ -88,7 +89,7 @@ Verdict JudgeEmptyOut(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || !IsEmptyRow(p, row)) return;
     ++verdict.rows;
-    if (IsUnconstrained(evidence, 0, row)) {
+    if (IsUnconstrained(evidence, 0, row) || IsOpenPadding(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
       return;
     }
@@ -123,7 +124,7 @@ Verdict JudgeEmptyLse(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || !IsEmptyRow(p, row)) return;
     ++verdict.rows;
-    if (IsUnconstrained(evidence, 0, row)) {
+    if (IsUnconstrained(evidence, 0, row) || IsOpenPadding(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
       return;
     }
@@ -155,12 +156,14 @@ Verdict JudgeNeighbours(const Evidence& evidence) {
 
 // One NaN in q, in a visible key, in a visible value of one row that sees something.
 Derived WithVisibleNan(const Case& original, const Contract&) {
-  const Case c = AsLiteral(original);
+  Case whole = original;
+  whole.problem.dropout.reset();  // a weight that is dropped may take a NaN with it
+  const Case c = AsLiteral(whole);
   const Problem& p = c.problem;
   if (p.value_dim == 0 || p.head_dim == 0) return NotApplicable("no lanes");
   std::vector<Row> seeing;
   ForEachRow(p, [&](const Row& row) {
-    if (!IsEmptyRow(p, row)) seeing.push_back(row);
+    if (!SeesNoKey(p, row)) seeing.push_back(row);
   });
   if (seeing.empty()) return NotApplicable("every row is empty");
   Draw draw = DrawFor(c, 0x4A4);
@@ -187,6 +190,7 @@ Verdict JudgeVisibleNan(const Evidence& evidence) {
     const Reference& reference = evidence.oracle.ReferenceOf(i);
     ForEachRow(p, [&](const Row& row) {
       if (verdict.kind == VerdictKind::kFail || IsEmptyRow(p, row)) return;
+      if (IsOpenPadding(evidence, i, row)) return;
       ++verdict.rows;
       for (int64_t d = 0; d < p.value_dim; ++d) {
         const std::array<int64_t, 4> at{row.batch, row.head, row.query, d};

@@ -5,8 +5,8 @@
 
 #include "impl/reference/scalar_reference.h"
 #include "properties/derive.h"
-#include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
+#include "properties/judging.h"
 
 namespace attest {
 namespace {
@@ -39,24 +39,30 @@ double WithSecondReference(double bound, double expected) {
   return bound * (1 + 0x1p-10) + 0x1p-53 * std::abs(expected);
 }
 
+// nullptr for what the second reference does not compute.
+const Array* SecondOutput(const ScalarReference& second, std::string_view name) {
+  if (name == "out") return &second.out;
+  if (name == "lse") return &second.lse;
+  if (name == "weights") return &second.weights;
+  return name == "scores" ? &second.asked_scores : nullptr;
+}
+
 // Compares one row's lanes with the second reference; returns the first that is out of bounds.
 std::optional<Verdict> CompareRow(const Evidence& evidence, const ScalarReference& second,
                                   const Row& row) {
   const Problem& p = evidence.cases[0].problem;
   const RowNumbers& bound = evidence.oracle.BoundOf(0).WorstOf(row);
-  const Array* kExpected[] = {&second.out, &second.lse, &second.weights};
-  for (size_t n = 0; n < kOutputs.size(); ++n) {
-    const Array& expected = *kExpected[n];
-    const Array& observed = evidence.outcomes[0].*kOutputs[n].observed;
-    if (observed.empty()) continue;
+  for (const Output& output : kOutputs) {
+    const Array* due = SecondOutput(second, output.name);
+    const Array& observed = evidence.outcomes[0].*output.observed;
+    if (due == nullptr || observed.empty()) continue;
+    const Array& expected = *due;
     for (int64_t lane = 0; lane < expected.shape[3]; ++lane) {
       const size_t at = expected.Index(row.batch, row.head, row.query, lane);
-      const double margin =
-          WithSecondReference(kOutputs[n].number(bound, lane), expected.values[at]);
+      const double margin = WithSecondReference(output.number(bound, lane), expected.values[at]);
       if (WithinBound(observed.values[at], expected.values[at], margin)) continue;
-      return FailAt(p, kOutputs[n].name, {row.batch, row.head, row.query, lane},
-                    expected.values[at], observed.values[at], margin,
-                    "it does not match the second reference");
+      return FailAt(p, output.name, {row.batch, row.head, row.query, lane}, expected.values[at],
+                    observed.values[at], margin, "it does not match the second reference");
     }
   }
   return std::nullopt;
@@ -64,11 +70,13 @@ std::optional<Verdict> CompareRow(const Evidence& evidence, const ScalarReferenc
 
 Verdict JudgeSecondReference(const Evidence& evidence) {
   const Problem& p = evidence.cases[0].problem;
-  const ScalarReference second = ComputeScalarReference(p, evidence.oracle.InputsOf(0));
+  const ScalarReference second = ComputeScalarReference(p, evidence.oracle.InputsOf(0),
+                                                        evidence.contract.semantics.softcap_order);
   Verdict verdict;
   ForEachRow(p, [&](const Row& row) {
     ++verdict.rows;
     if (IsEmptyRow(p, row)) return;  // the contract decides: see empty_rows
+    if (IsOpenPadding(evidence, 0, row)) return;
     const double lse = second.lse.At(row.batch, row.head, row.query, 0);
     if (std::isnan(lse) && !evidence.contract.visible_nan_propagates) return;
     if (verdict.kind == VerdictKind::kFail) return;

@@ -4,16 +4,20 @@
 #include <cmath>
 
 #include "properties/derive.h"
-#include "properties/harness/judge/compare.h"
+#include "properties/features.h"
+#include "properties/judging.h"
 
 namespace attest {
 namespace {
 
 // Labels are 10 * batch + kv_head: small integers a whole unit apart, so that the nearest integer
 // tells them apart in any arithmetic worth the name; no bound is needed. Scores are kept mild for
-// that.
+// that, and nothing takes a share of the weights away.
 Derived LabelledHeads(const Case& original, const Contract&) {
-  return Of({WithScores(WithValues(original, ValueFamily::kLabels), ScoreFamily::kSmallIntegers)});
+  Case c = WithoutFp8(original);
+  c.problem.sinks.reset();
+  c.problem.dropout.reset();
+  return Of({WithScores(WithValues(c, ValueFamily::kLabels), ScoreFamily::kSmallIntegers)});
 }
 
 Verdict JudgeLabels(const Evidence& evidence) {
@@ -23,7 +27,7 @@ Verdict JudgeLabels(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || IsEmptyRow(p, row)) return;
     ++verdict.rows;
-    if (IsUnconstrained(evidence, 0, row)) {
+    if (IsUnconstrained(evidence, 0, row) || IsOpenPadding(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
       return;
     }
@@ -62,12 +66,34 @@ Verdict JudgeGroup(const Evidence& evidence) {
                     options);
 }
 
-constexpr std::array<Property, 2> kProperties = {{
+Derived GroupedAndRepeated(const Case& original, const Contract&) {
+  const Case grouped = AsLiteral(original);
+  const Problem& p = grouped.problem;
+  if (p.heads_per_kv_head() < 2) return NotApplicable("each query head has a kv head of its own");
+  std::vector<int64_t> kv_head_of;
+  for (int64_t h = 0; h < p.q_heads; ++h) kv_head_of.push_back(h / p.heads_per_kv_head());
+  Case repeated = grouped;
+  repeated.problem.kv_heads = p.q_heads;
+  for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
+    repeated.literals[tensor] = SelectArray(grouped.literals.at(tensor), 1, kv_head_of);
+  }
+  return Of({grouped, repeated});
+}
+
+Verdict JudgeRepeated(const Evidence& evidence) {
+  return SameResult(evidence, 0, 1,
+                    "shared kv heads give another answer than the same heads repeated");
+}
+
+constexpr std::array<Property, 3> kProperties = {{
     {"heads.labels_come_back", "with V labelled by batch item and kv head, each head gives its own",
      Exactness::kExact, Rung::kWithinBound, "nothing", AlwaysSupported, LabelledHeads, JudgeLabels},
     {"heads.a_group_alone_equals_itself_among_others",
      "one kv head and its query heads in a call of their own give the same rows", Exactness::kBound,
      Rung::kWithinBound, "nothing", AlwaysSupported, TogetherAndOneGroup, JudgeGroup},
+    {"heads.shared_equals_repeated",
+     "query heads that share a kv head give what they give with a copy each", Exactness::kBound,
+     Rung::kWithinBound, "gqa", Needs<Feature::kGqa>, GroupedAndRepeated, JudgeRepeated},
 }};
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "properties/derive.h"
+#include "properties/features.h"
 #include "properties/harness/judge/compare.h"
 
 namespace attest {
@@ -39,6 +40,11 @@ HiddenKeys FindHiddenKeys(const Case& c, unsigned reasons) {
     if (!hidden.keys.empty()) return hidden;
   }
   return {};
+}
+
+// Whether the scores asked for are those of hidden keys too.
+bool ShowsHiddenKeys(const Problem& p) {
+  return p.want_scores == ScoreMode::kRaw || p.want_scores == ScoreMode::kCapped;
 }
 
 template <typename Value>
@@ -111,7 +117,8 @@ std::string_view WordFor(const Inputs& changed) {
 Derived DeriveHiddenChange(const Case& original, unsigned reasons, Change change) {
   const HiddenKeys hidden = FindHiddenKeys(original, reasons);
   if (hidden.keys.empty()) return NotApplicable("nothing is hidden in this way");
-  const Case c = AsLiteral(original);
+  Case c = AsLiteral(original);
+  if (ShowsHiddenKeys(c.problem)) c = WithoutScoresOutput(std::move(c));
   std::vector<Case> cases = {c};
   if (change == Change::kFinite) {
     for (Case& changed : FiniteChanges(c, hidden)) cases.push_back(std::move(changed));
@@ -139,12 +146,6 @@ Verdict JudgeHiddenChange(const Evidence& evidence) {
     verdict = Worst(verdict, SameResult(evidence, 0, i, WordFor(after), options));
   }
   return verdict;
-}
-
-std::string NeedsPoisonSafety(const Contract& contract, PoisonTensor tensor, PoisonPlace place) {
-  return contract.IsPoisonSafe(tensor, place)
-             ? ""
-             : "the contract leaves non-finite hidden data unspecified";
 }
 
 }  // namespace attest

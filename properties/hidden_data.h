@@ -21,9 +21,6 @@ Derived DeriveHiddenChange(const Case& c, unsigned reasons, Change change);
 // Bit for bit where the contract promises it (hidden_values), else within the bounds.
 Verdict JudgeHiddenChange(const Evidence& evidence);
 
-// Why a contract leaves non-finite hidden data open, or "".
-std::string NeedsPoisonSafety(const Contract& contract, PoisonTensor tensor, PoisonPlace place);
-
 }  // namespace attest
 
 #endif  // ATTEST_PROPERTIES_HIDDEN_DATA_H_

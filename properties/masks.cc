@@ -10,9 +10,10 @@
 #include <fmt/format.h>
 
 #include "properties/derive.h"
+#include "properties/features.h"
 #include "properties/harness/case/planes.h"
-#include "properties/harness/judge/compare.h"
 #include "properties/hidden_data.h"
+#include "properties/judging.h"
 
 namespace attest {
 namespace {
@@ -24,8 +25,9 @@ Derived OneHot(const Case& original, const Contract& contract) {
   const int64_t kv_len = original.problem.kv_len;
   // 64: beyond this the pictures help nobody, and the output grows with the square.
   if (kv_len == 0 || kv_len > 64) return NotApplicable("no keys, or more than 64");
-  Case c = WithBias(WithScores(WithValues(original, ValueFamily::kOneHot), ScoreFamily::kZero),
-                    BiasFamily::kZero);
+  // What could take a weight to nothing, or a one out of the format, is left out.
+  const Case even = WithScores(WithoutFp8(WithoutScoreFeatures(original)), ScoreFamily::kZero);
+  Case c = WithBias(WithValues(even, ValueFamily::kOneHot), BiasFamily::kZero);
   c.problem.value_dim = kv_len;
   if (!contract.Has(Feature::kValueDim)) c.problem.head_dim = kv_len;
   return Of({c});
@@ -50,6 +52,8 @@ std::string DescribeKey(int64_t key, unsigned why) {
                                   {kHiddenByCausal, "causality"},
                                   {kHiddenByWindow, "the window"},
                                   {kHiddenByMask, "the mask"},
+                                  {kHiddenByDocument, "its document"},
+                                  {kHiddenByBlock, "the block mask"},
                                   {kHiddenByBias, "the additive mask"}}) {
     if (why & bit) reasons += (reasons.empty() ? "" : " and ") + std::string(word);
   }
@@ -64,7 +68,7 @@ Verdict JudgeVisibleSet(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || (IsEmptyRow(p, row) && !zero_rows)) return;
     ++verdict.rows;
-    if (IsUnconstrained(evidence, 0, row)) {
+    if (IsUnconstrained(evidence, 0, row) || IsOpenPadding(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
       return;
     }
@@ -110,7 +114,7 @@ Verdict JudgeFinite(const Evidence& evidence) {
   ForEachRow(p, [&](const Row& row) {
     if (verdict.kind == VerdictKind::kFail || (IsEmptyRow(p, row) && !zero_rows)) return;
     ++verdict.rows;
-    if (IsUnconstrained(evidence, 0, row)) {
+    if (IsUnconstrained(evidence, 0, row) || IsOpenPadding(evidence, 0, row)) {
       ++verdict.unconstrained_rows;
     } else if (auto failed = JudgeFiniteRow(evidence, row)) {
       verdict = *failed;
@@ -121,19 +125,9 @@ Verdict JudgeFinite(const Evidence& evidence) {
 
 // --- One relation, several forms ---
 
-std::string NeedsBoth(const Contract& c) {
-  return c.Has(Feature::kMask) && c.Has(Feature::kBias)
-             ? ""
-             : "the contract offers no boolean, or no additive, mask";
-}
-
-std::string NeedsLengthsAndMask(const Contract& c) {
-  if (!c.Has(Feature::kKeyLengths)) return "the contract offers no key lengths";
-  return NeedsMask(c);
-}
-
 Derived BooleanAndAdditive(const Case& original, const Contract&) {
-  const Case boolean = WithoutBias(EnsureMask(original));
+  // What a cap makes of -inf shows in the scores.
+  const Case boolean = WithoutScoresOutput(WithoutBias(EnsureMask(original)));
   Case additive = WithBias(boolean, BiasFamily::kZero);
   additive.problem.bias = additive.problem.mask;
   additive.problem.mask.reset();
@@ -142,19 +136,18 @@ Derived BooleanAndAdditive(const Case& original, const Contract&) {
 
 Derived LengthsAndMask(const Case& original, const Contract& contract) {
   const Case lengths = EnsureLengths(original, contract);
-  Problem hiding = lengths.problem;
-  hiding.bias.reset();
-  hiding.causal = false;
-  hiding.window = {};
+  Case hiding = WithoutBias(WithBiasAlone(lengths));
+  hiding.problem.key_lengths = lengths.problem.key_lengths;
+  hiding.problem.mask = lengths.problem.mask;
   Case masked = lengths;
-  masked.problem.mask = VisiblePlane(hiding);
+  masked.problem.mask = VisiblePlane(hiding.problem);
   masked.problem.key_lengths.reset();
   return Of({lengths, masked});
 }
 
 // Two mechanisms at once, against the one mask that hides what either hides.
 Derived ComposedAndSingle(const Case& original, const Contract& contract) {
-  Case composed = EnsureMask(original);
+  Case composed = EnsureMask(WithoutScoresOutput(original));
   Draw draw = DrawFor(original, 0xC0);
   if (contract.Has(Feature::kMaskWithBias) && draw.Percent(50)) {
     composed = EnsureBias(std::move(composed));
@@ -164,11 +157,8 @@ Derived ComposedAndSingle(const Case& original, const Contract& contract) {
     composed = EnsureLengths(std::move(composed), contract);
   }
   composed = AsLiteral(composed);
-  Case single = composed;
+  Case single = WithBiasAlone(composed);
   single.problem.mask = VisiblePlane(composed.problem);
-  single.problem.causal = false;
-  single.problem.window = {};
-  single.problem.key_lengths.reset();
   if (single.problem.bias) {
     std::ranges::fill(single.problem.bias->bits, 1);
     for (double& x : single.literals[DataTensor::kBias].values) {
@@ -232,8 +222,10 @@ Verdict JudgeBroadcast(const Evidence& evidence) {
 
 // --- A finite bias, and what is hidden ---
 
-Derived WithoutAndWithConstant(const Case& original, const Contract&) {
-  const Case plain = WithoutBias(original);
+Derived WithoutAndWithConstant(const Case& original, const Contract& contract) {
+  Case plain = WithoutScoresOutput(WithoutBias(original));
+  plain.problem.sinks.reset();  // they do not move with the scores
+  if (contract.semantics.softcap_order == SoftcapOrder::kAfterBias) plain.problem.softcap = 0;
   Case shifted = WithBias(plain, BiasFamily::kRowConstant);
   shifted.problem.bias = BitPlane{{1, 1, plain.problem.q_len, 1}, 4, {}};
   shifted.problem.bias->bits.assign(static_cast<size_t>(plain.problem.q_len), 1);
@@ -257,12 +249,12 @@ Derived ChangeTheBiased(const Case& c, const Contract&) {
   return DeriveHiddenChange(EnsureBias(c), kHiddenByBias, kChange);
 }
 
-template <PoisonTensor kTensor, PoisonPlace kPlace>
-std::string NeedsSafeMask(const Contract& c) {
-  constexpr Feature kFeature = kPlace == PoisonPlace::kMask ? Feature::kMask : Feature::kBias;
-  if (!c.Has(kFeature)) return "the contract offers no such mask";
-  return NeedsPoisonSafety(c, kTensor, kPlace);
-}
+template <PoisonTensor kTensor>
+constexpr auto NeedsSafeMask =
+    AllOf<Needs<Feature::kMask>, NeedsSafety<kTensor, Feature::kMask, PoisonPlace::kMask>>;
+template <PoisonTensor kTensor>
+constexpr auto NeedsSafeBias =
+    AllOf<NeedsBias, NeedsSafety<kTensor, Feature::kBias, PoisonPlace::kBias>>;
 
 constexpr std::array<Property, 15> kProperties = {{
     {"masks.make_no_nan_or_infinity",
@@ -279,11 +271,11 @@ constexpr std::array<Property, 15> kProperties = {{
      "a constant added to a row's scores leaves its output", Exactness::kBound, Rung::kWithinBound,
      "an additive mask", NeedsBias, WithoutAndWithConstant, JudgeConstantBias},
     {"masks.boolean_equals_additive", "a boolean mask equals the additive one of 0 and -inf",
-     Exactness::kBitwise, Rung::kMaskCorrect, "both masks", NeedsBoth, BooleanAndAdditive,
-     JudgeForm},
+     Exactness::kBitwise, Rung::kMaskCorrect, "both masks",
+     (AllOf<Needs<Feature::kMask>, NeedsBias>), BooleanAndAdditive, JudgeForm},
     {"masks.lengths_equal_mask", "key lengths equal the mask that hides the same keys",
-     Exactness::kBitwise, Rung::kMaskCorrect, "key_lengths and a mask", NeedsLengthsAndMask,
-     LengthsAndMask, JudgeForm},
+     Exactness::kBitwise, Rung::kMaskCorrect, "key_lengths and a mask",
+     (AllOf<Needs<Feature::kKeyLengths>, NeedsMask>), LengthsAndMask, JudgeForm},
     {"masks.composition_equals_intersection",
      "two mechanisms together equal the one mask that hides what either hides", Exactness::kBitwise,
      Rung::kMaskCorrect, "a mask", NeedsMask, ComposedAndSingle, JudgeForm},
@@ -299,28 +291,24 @@ constexpr std::array<Property, 15> kProperties = {{
      JudgeHiddenChange},
     {"masks.poison_in_masked_keys_does_not_matter",
      "NaN and infinities in keys that the boolean mask hides change no bit", Exactness::kBitwise,
-     Rung::kHiddenMeansHidden, "mask, poison_safe k:mask",
-     NeedsSafeMask<PoisonTensor::kK, PoisonPlace::kMask>, ChangeTheMasked<Change::kPoisonKeys>,
-     JudgeHiddenChange},
+     Rung::kHiddenMeansHidden, "mask, poison_safe k:mask", NeedsSafeMask<PoisonTensor::kK>,
+     ChangeTheMasked<Change::kPoisonKeys>, JudgeHiddenChange},
     {"masks.poison_in_masked_values_does_not_matter",
      "NaN and infinities in values that the boolean mask hides change no bit", Exactness::kBitwise,
-     Rung::kHiddenMeansHidden, "mask, poison_safe v:mask",
-     NeedsSafeMask<PoisonTensor::kV, PoisonPlace::kMask>, ChangeTheMasked<Change::kPoisonValues>,
-     JudgeHiddenChange},
+     Rung::kHiddenMeansHidden, "mask, poison_safe v:mask", NeedsSafeMask<PoisonTensor::kV>,
+     ChangeTheMasked<Change::kPoisonValues>, JudgeHiddenChange},
     {"masks.keys_hidden_by_bias_do_not_matter",
      "changing keys and values where the bias is -inf changes no bit", Exactness::kBitwise,
      Rung::kHiddenMeansHidden, "an additive mask", NeedsBias, ChangeTheBiased<Change::kFinite>,
      JudgeHiddenChange},
     {"masks.poison_in_keys_hidden_by_bias_does_not_matter",
      "NaN and infinities in keys where the bias is -inf change no bit", Exactness::kBitwise,
-     Rung::kHiddenMeansHidden, "bias, poison_safe k:bias",
-     NeedsSafeMask<PoisonTensor::kK, PoisonPlace::kBias>, ChangeTheBiased<Change::kPoisonKeys>,
-     JudgeHiddenChange},
+     Rung::kHiddenMeansHidden, "bias, poison_safe k:bias", NeedsSafeBias<PoisonTensor::kK>,
+     ChangeTheBiased<Change::kPoisonKeys>, JudgeHiddenChange},
     {"masks.poison_in_values_hidden_by_bias_does_not_matter",
      "NaN and infinities in values where the bias is -inf change no bit", Exactness::kBitwise,
-     Rung::kHiddenMeansHidden, "bias, poison_safe v:bias",
-     NeedsSafeMask<PoisonTensor::kV, PoisonPlace::kBias>, ChangeTheBiased<Change::kPoisonValues>,
-     JudgeHiddenChange},
+     Rung::kHiddenMeansHidden, "bias, poison_safe v:bias", NeedsSafeBias<PoisonTensor::kV>,
+     ChangeTheBiased<Change::kPoisonValues>, JudgeHiddenChange},
 }};
 
 }  // namespace

@@ -29,11 +29,22 @@ std::string NeedsStrides(const Contract& c) {
   return OfferedLayouts(c).size() > 1 ? "" : "the contract takes one layout only";
 }
 
+// K and V with all heads equal, as a layout that has one address for them needs it.
+Case WithEqualHeads(const Case& original) {
+  Case c = AsLiteral(original);
+  for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
+    const Array& array = c.literals.at(tensor);
+    const std::vector<int64_t> first(static_cast<size_t>(array.shape[1]), 0);
+    c.literals[tensor] = SelectArray(array, 1, first);
+  }
+  return c;
+}
+
 // One tensor at a time in another layout, and all of them.
 Derived ContiguousAndStrided(const Case& original, const Contract& contract) {
   Draw draw = DrawFor(original, 0x57);
   const std::vector<Layout> offered = OfferedLayouts(contract);
-  Case plain = original;
+  Case plain = AsLiteral(original);
   plain.layouts = {offered.front(), offered.front(), offered.front(), offered.front()};
   std::vector<Layout> others(offered.begin() + 1, offered.end());
   Case one = plain, all = plain;
@@ -42,6 +53,27 @@ Derived ContiguousAndStrided(const Case& original, const Contract& contract) {
   *single[static_cast<size_t>(draw.Below(4))] = draw.Pick(others);
   all.layouts = {draw.Pick(others), draw.Pick(others), draw.Pick(others), draw.Pick(others)};
   return Of({plain, one, all});
+}
+
+std::string NeedsAnyStrides(const Contract& c) {
+  return c.strides == Strides::kAny ? "" : "the contract takes no stride of zero";
+}
+
+// Every head at one address, stride 0, against a copy for each.
+Derived RepeatedAndSharedHeads(const Case& original, const Contract& contract) {
+  Case repeated = WithEqualHeads(original);
+  repeated.layouts.k = repeated.layouts.v = OfferedLayouts(contract).front();
+  Case shared = repeated;
+  shared.layouts.k = shared.layouts.v = Layout::kSharedHead;
+  // Not through Of, which lets heads share an address in all cases or in none.
+  return {{repeated, shared}, ""};
+}
+
+Verdict JudgeShared(const Evidence& evidence) {
+  RelationOptions options;
+  options.exact = evidence.contract.Promises(Invariance::kLayout);
+  return SameResult(evidence, 0, 1, "heads at one address give another answer than copies of them",
+                    options);
 }
 
 Verdict JudgeStrides(const Evidence& evidence) {
@@ -72,13 +104,16 @@ Verdict JudgeZeroSize(const Evidence& evidence) {
   return MatchesReference(evidence, 0, "a size is zero");
 }
 
-constexpr std::array<Property, 3> kProperties = {{
+constexpr std::array<Property, 4> kProperties = {{
     {"memory.stays_inside_its_tensors",
      "inputs untouched, every output element written, nothing beside them read or written",
      Exactness::kExact, Rung::kMemorySafe, "nothing", AlwaysSupported, AtBothEnds, JudgeNoFault},
     {"memory.strides_do_not_matter",
      "strided, permuted and gapped tensors give what contiguous ones give", Exactness::kBitwise,
      Rung::kWithinBound, "more than one layout", NeedsStrides, ContiguousAndStrided, JudgeStrides},
+    {"memory.heads_may_share_an_address",
+     "K and V with a head stride of zero give what copies for each head give", Exactness::kBitwise,
+     Rung::kWithinBound, "strides any", NeedsAnyStrides, RepeatedAndSharedHeads, JudgeShared},
     {"memory.zero_sizes_are_handled", "batch, lengths and dims of zero give what is due",
      Exactness::kBound, Rung::kWithinBound, "zero_sizes", NeedsZeroSizes, WithAZeroSize,
      JudgeZeroSize},

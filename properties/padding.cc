@@ -5,6 +5,7 @@
 #include <array>
 
 #include "properties/derive.h"
+#include "properties/features.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/hidden_data.h"
 
@@ -17,21 +18,14 @@ Derived ChangeThePadding(const Case& c, const Contract& contract) {
 }
 
 template <PoisonTensor kTensor>
-std::string NeedsSafePadding(const Contract& c) {
-  // Without key lengths of its own the kernel gets a mask instead, and another promise counts.
-  const PoisonPlace place = c.Has(Feature::kKeyLengths) ? PoisonPlace::kLength
-                            : c.Has(Feature::kMask)     ? PoisonPlace::kMask
-                                                        : PoisonPlace::kBias;
-  const std::string reason = NeedsLengths(c);
-  return reason.empty() ? NeedsPoisonSafety(c, kTensor, place) : reason;
-}
+constexpr auto NeedsSafePadding = NeedsSafety<kTensor, Feature::kKeyLengths, PoisonPlace::kLength>;
 
 bool HasKvAxis(const std::optional<BitPlane>& plane) {
   return plane && plane->shape[3] != 1;
 }
 
 Derived WithAndWithoutPadding(const Case& original, const Contract& contract) {
-  const Case c = AsLiteral(EnsureLengths(original, contract));
+  const Case c = WithoutKeyOutputs(AsLiteral(EnsureLengths(original, contract)));
   const auto& lengths = *c.problem.key_lengths;
   const int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
   if (longest == c.problem.kv_len) return NotApplicable("no key is padding in every item");
@@ -39,14 +33,14 @@ Derived WithAndWithoutPadding(const Case& original, const Contract& contract) {
 }
 
 Derived WithMorePadding(const Case& original, const Contract& contract) {
-  const Case c = EnsureLengths(original, contract);
+  const Case c = WithoutKeyOutputs(EnsureLengths(original, contract));
   return Of({c, ExtendKeys(c, DrawFor(c, 0xADD).Between(1, 9))});
 }
 
 Verdict JudgeLength(const Evidence& evidence) {
   RelationOptions options;
-  options.exact = evidence.contract.Promises(Invariance::kKvLen);
-  options.compare_weights = false;  // their key axes differ
+  options.exact = evidence.contract.Promises(Invariance::kKvLen) &&
+                  evidence.contract.Promises(Invariance::kMaskForm);
   return SameResult(evidence, 0, 1, "the result depends on how many padded keys there are",
                     options);
 }
@@ -68,9 +62,10 @@ Array Rotated(const Array& array, size_t axis, const std::vector<int64_t>& lengt
 }
 
 Derived RightAndLeftPadding(const Case& original, const Contract& contract) {
-  Case right = original;
+  Case right = WithoutKeyOutputs(WithoutScoreFeatures(original));
   right.problem.causal = false;  // position-dependent: the keys are about to move
   right.problem.window = {};
+  right.problem.prefix_lengths.reset();
   right = AsLiteral(EnsureLengths(std::move(right), contract));
   if (HasKvAxis(right.problem.bias)) return NotApplicable("an additive mask over the keys");
   const std::vector<int64_t> lengths = *right.problem.key_lengths;
@@ -87,7 +82,6 @@ Derived RightAndLeftPadding(const Case& original, const Contract& contract) {
 
 Verdict JudgeSide(const Evidence& evidence) {
   RelationOptions options;
-  options.compare_weights = false;  // the keys have moved
   return SameResult(evidence, 0, 1, "left padding gives another answer than right padding",
                     options);
 }

@@ -58,7 +58,17 @@ std::span<const Property> EmptyRowsProperties();
 std::span<const Property> TilingProperties();
 std::span<const Property> MasksProperties();
 std::span<const Property> WindowProperties();
+std::span<const Property> VisibilityFeaturesProperties();
+std::span<const Property> QueryPaddingProperties();
+std::span<const Property> SensitivityProperties();
+std::span<const Property> SymmetryProperties();
+std::span<const Property> AlgebraProperties();
 std::span<const Property> HeadsProperties();
+std::span<const Property> NumericsProperties();
+std::span<const Property> ScoresProperties();
+std::span<const Property> DropoutProperties();
+std::span<const Property> CacheProperties();
+std::span<const Property> Fp8Properties();
 std::span<const Property> MemoryProperties();
 std::span<const Property> DeterminismProperties();
 

@@ -7,9 +7,13 @@ std::span<const Property> AllProperties() {
   static const std::vector<Property> kAll = [] {
     std::vector<Property> all;
     for (const auto family :
-         {EquivalenceProperties(), RowSumsProperties(), CausalProperties(), PaddingProperties(),
-          EmptyRowsProperties(), TilingProperties(), MasksProperties(), WindowProperties(),
-          HeadsProperties(), MemoryProperties(), DeterminismProperties()}) {
+         {EquivalenceProperties(),  RowSumsProperties(),     CausalProperties(),
+          PaddingProperties(),      EmptyRowsProperties(),   TilingProperties(),
+          MasksProperties(),        WindowProperties(),      VisibilityFeaturesProperties(),
+          QueryPaddingProperties(), SensitivityProperties(), SymmetryProperties(),
+          AlgebraProperties(),      HeadsProperties(),       NumericsProperties(),
+          ScoresProperties(),       DropoutProperties(),     CacheProperties(),
+          Fp8Properties(),          MemoryProperties(),      DeterminismProperties()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

@@ -5,20 +5,10 @@
 #include <limits>
 
 #include "properties/derive.h"
-#include "properties/harness/judge/compare.h"
+#include "properties/judging.h"
 
 namespace attest {
 namespace {
-
-// Rows whose inputs are all in range, so that the claim can be held against them.
-bool IsOrdinary(const Evidence& evidence, size_t index, const Row& row) {
-  const Problem& p = evidence.cases[index].problem;
-  if (IsEmptyRow(p, row)) return false;
-  if (std::isnan(evidence.oracle.ReferenceOf(index).lse.At(row.batch, row.head, row.query, 0))) {
-    return false;
-  }
-  return !IsUnconstrained(evidence, index, row);
-}
 
 Derived OnesAsValues(const Case& c, const Contract&) {
   return Of({WithValues(c, ValueFamily::kOnes)});
@@ -36,7 +26,10 @@ Verdict JudgeConstant(const Evidence& evidence) {
   return MatchesReference(evidence, 0, "V is constant, and the constant did not come back");
 }
 
-Derived AsItIs(const Case& c, const Contract&) {
+// Dropout raises what it keeps, out of the hull.
+Derived WithoutDropout(const Case& original, const Contract&) {
+  Case c = original;
+  c.problem.dropout.reset();
   return Of({c});
 }
 
@@ -51,6 +44,7 @@ Verdict JudgeHull(const Evidence& evidence) {
     const std::vector<int64_t> keys = VisibleKeys(p, row);
     for (int64_t d = 0; d < p.value_dim; ++d) {
       double low = std::numeric_limits<double>::infinity(), high = -low;
+      if (p.sinks) low = high = 0;  // a sink's value
       bool has_nan = false;
       for (const int64_t j : keys) {
         const double x = v.At(row.batch, row.head / p.heads_per_kv_head(), j, d);
@@ -79,11 +73,12 @@ Derived WithWeights(const Case& original, const Contract&) {
   return Of({c});
 }
 
-// The sum of a row's weights may miss one by the sum of their bounds.
+// The sum of a row's weights may miss one, less the sink's share, by the sum of their bounds.
 std::optional<Verdict> JudgeWeightRow(const Evidence& evidence, const Row& row) {
   const Problem& p = evidence.cases[0].problem;
   const Array& weights = evidence.outcomes[0].weights;
-  double sum = 0, margin = 0;
+  const Array& reference = evidence.oracle.ReferenceOf(0).weights;
+  double sum = 0, margin = 0, due = 0;
   for (int64_t j = 0; j < p.kv_len; ++j) {
     const std::array<int64_t, 4> at{row.batch, row.head, row.query, j};
     const double w = weights.At(at[0], at[1], at[2], at[3]);
@@ -93,13 +88,15 @@ std::optional<Verdict> JudgeWeightRow(const Evidence& evidence, const Row& row) 
       return FailAt(p, "weights", at, 0, w, 0, "a hidden key has weight");
     }
     sum += w;
+    due += reference.At(at[0], at[1], at[2], at[3]);
     margin += evidence.oracle.BoundOf(0).WorstOf(row).weights[static_cast<size_t>(j)];
   }
   // The sum is taken here in double.
   const double here = static_cast<double>(p.kv_len) * 0x1p-53;
-  if (WithinBound(sum, 1, margin + here)) return std::nullopt;
-  return FailAt(p, "weights", {row.batch, row.head, row.query, 0}, 1, sum, margin,
-                "the row's weights (their sum is shown) do not sum to one");
+  if (!p.sinks) due = 1;
+  if (WithinBound(sum, due, margin + here)) return std::nullopt;
+  return FailAt(p, "weights", {row.batch, row.head, row.query, 0}, due, sum, margin,
+                "the row's weights (their sum is shown) do not sum to one, less the sink's share");
 }
 
 Verdict JudgeWeights(const Evidence& evidence) {
@@ -114,17 +111,17 @@ Verdict JudgeWeights(const Evidence& evidence) {
 }
 
 constexpr std::array<Property, 4> kProperties = {{
-    {"row_sums.ones_give_one", "with V all ones the output is one", Exactness::kBound,
-     Rung::kWithinBound, "nothing", AlwaysSupported, OnesAsValues, JudgeOnes},
-    {"row_sums.a_constant_value_comes_back", "with V constant the output is the constant",
-     Exactness::kBound, Rung::kWithinBound, "nothing", AlwaysSupported, ConstantValues,
-     JudgeConstant},
+    {"row_sums.ones_give_one", "with V all ones the output is one, less a sink's share",
+     Exactness::kBound, Rung::kWithinBound, "nothing", AlwaysSupported, OnesAsValues, JudgeOnes},
+    {"row_sums.a_constant_value_comes_back",
+     "with V constant the output is the constant, less a sink's share", Exactness::kBound,
+     Rung::kWithinBound, "nothing", AlwaysSupported, ConstantValues, JudgeConstant},
     {"row_sums.output_lies_in_the_hull_of_visible_values",
-     "each output lies between the least and the greatest visible value", Exactness::kBound,
-     Rung::kWithinBound, "nothing", AlwaysSupported, AsItIs, JudgeHull},
+     "each output lies between the least and the greatest visible value (a sink's is zero)",
+     Exactness::kBound, Rung::kWithinBound, "nothing", AlwaysSupported, WithoutDropout, JudgeHull},
     {"row_sums.weights_are_a_distribution",
-     "weights are not negative, zero where hidden, and sum to one", Exactness::kBound,
-     Rung::kWithinBound, "weights", NeedsWeights, WithWeights, JudgeWeights},
+     "weights are not negative, zero where hidden, and sum to one, less a sink's share",
+     Exactness::kBound, Rung::kWithinBound, "weights", NeedsWeights, WithWeights, JudgeWeights},
 }};
 
 }  // namespace

@@ -6,15 +6,16 @@
 #include <cmath>
 
 #include "properties/derive.h"
-#include "properties/harness/judge/compare.h"
+#include "properties/features.h"
+#include "properties/judging.h"
 
 namespace attest {
 namespace {
 
 Derived WholeAndParts(const Case& original, const Contract& contract) {
-  Case whole = AsLiteral(original);
+  Case whole = WithoutKeyOutputs(AsLiteral(original));
   whole.problem.want_lse = true;
-  whole.problem.want_weights = false;
+  whole.problem.sinks.reset();  // each part would count them
   const int64_t kv_len = whole.problem.kv_len;
   const int64_t least = contract.Has(Feature::kZeroSizes) ? 0 : 1;
   if (kv_len < 2 * least) return NotApplicable("too few keys to split");
@@ -41,7 +42,7 @@ Part PartOf(const Evidence& evidence, size_t index, const Row& row) {
 bool IsUsable(const Evidence& evidence, const Row& row) {
   for (size_t i = 0; i < 3; ++i) {
     const Problem& p = evidence.cases[i].problem;
-    if (IsUnconstrained(evidence, i, row)) return false;
+    if (IsUnconstrained(evidence, i, row) || IsOpenPadding(evidence, i, row)) return false;
     if (!IsEmptyRow(p, row) &&
         std::isnan(evidence.oracle.ReferenceOf(i).lse.At(row.batch, row.head, row.query, 0))) {
       return false;
@@ -111,8 +112,7 @@ Derived TogetherAndAlone(const Case& original, const Contract&) {
   const Case c = AsLiteral(original);
   if (c.problem.q_len < 2) return NotApplicable("fewer than two queries");
   const int64_t query = DrawFor(c, 0xA1).Below(c.problem.q_len);
-  Case marked = c;
-  return Of({marked, Select(c, Axis::kQLen, {query})});
+  return Of({c, Select(c, Axis::kQLen, {query})});
 }
 
 Verdict JudgeAlone(const Evidence& evidence) {
@@ -132,13 +132,16 @@ Verdict JudgeAlone(const Evidence& evidence) {
 // shows.
 Derived EverySideOfASeam(const Case& original, const Contract& contract) {
   Draw draw = DrawFor(original, 0x5EA);
+  Case plain = WithoutFp8(WithoutKeyOutputs(WithoutScoreFeatures(WithoutHiding(original))));
+  plain.storage = {};
+  plain.problem.query_lengths.reset();
+  plain = WithScores(WithValues(std::move(plain), ValueFamily::kOnes), ScoreFamily::kZero);
   const int64_t tile = draw.Pick(std::vector<int64_t>{4, 8, 16, 32, 64, 128});
   const int64_t limit = contract.limits.max_kv_len;
   std::vector<Case> cases;
   for (const int64_t kv_len : {tile - 1, tile, tile + 1}) {
     if (limit > 0 && kv_len > limit) continue;
-    Case c =
-        WithScores(WithValues(WithoutHiding(original), ValueFamily::kOnes), ScoreFamily::kZero);
+    Case c = plain;
     c.problem.batch = std::min<int64_t>(c.problem.batch, 1);
     c.problem.diagonal_offset.clear();
     c.problem.q_len = std::min<int64_t>(c.problem.q_len, 3);

@@ -15,15 +15,8 @@ Derived ChangeOutside(const Case& c, const Contract& contract) {
 }
 
 template <PoisonTensor kTensor>
-std::string NeedsSafeOutside(const Contract& c) {
-  const std::string reason = NeedsWindow(c);
-  return reason.empty() ? NeedsPoisonSafety(c, kTensor, PoisonPlace::kWindow) : reason;
-}
-
-std::string NeedsWindowAndMask(const Contract& c) {
-  const std::string reason = NeedsWindow(c);
-  return reason.empty() ? NeedsMask(c) : reason;
-}
+constexpr auto NeedsSafeOutside =
+    AllOf<NeedsWindow, NeedsSafety<kTensor, Feature::kWindow, PoisonPlace::kWindow>>;
 
 Derived WindowAndBand(const Case& original, const Contract& contract) {
   const Case c = EnsureWindow(original, contract);
@@ -36,19 +29,16 @@ Verdict JudgeBand(const Evidence& evidence) {
   return SameResult(evidence, 0, 1, "the window does not mean the band it stands for", options);
 }
 
-// A left side that reaches beyond every key, with right = 0, leaves exactly the causal triangle.
+// A left side that reaches beyond every key, with right = 0, leaves exactly the causal triangle. (A
+// prefix undoes causality, and no window.)
 Derived WideWindowAndCausal(const Case& original, const Contract& contract) {
   Case causal = EnsureCausal(original, contract);
   causal.problem.window = {};
+  causal.problem.prefix_lengths.reset();
   Case window = causal;
   window.problem.causal = false;
   window.problem.window = {causal.problem.q_len + causal.problem.kv_len + 64, 0};
   return Of({causal, window});
-}
-
-std::string NeedsWindowAndCausal(const Contract& c) {
-  const std::string reason = NeedsWindow(c);
-  return reason.empty() ? NeedsCausal(c) : reason;
 }
 
 Verdict JudgeWide(const Evidence& evidence) {
@@ -71,11 +61,12 @@ constexpr std::array<Property, 5> kProperties = {{
      Rung::kHiddenMeansHidden, "window, poison_safe v:window", NeedsSafeOutside<PoisonTensor::kV>,
      ChangeOutside<Change::kPoisonValues>, JudgeHiddenChange},
     {"window.equals_explicit_band", "the window equals the same band given as a mask",
-     Exactness::kBitwise, Rung::kMaskCorrect, "window and a mask", NeedsWindowAndMask,
+     Exactness::kBitwise, Rung::kMaskCorrect, "window and a mask", (AllOf<NeedsWindow, NeedsMask>),
      WindowAndBand, JudgeBand},
     {"window.open_to_the_left_is_causal",
      "a left side beyond every key with right = 0 equals the causal flag", Exactness::kBitwise,
-     Rung::kMaskCorrect, "window and causal", NeedsWindowAndCausal, WideWindowAndCausal, JudgeWide},
+     Rung::kMaskCorrect, "window and causal", (AllOf<NeedsWindow, NeedsCausal>),
+     WideWindowAndCausal, JudgeWide},
 }};
 
 }  // namespace

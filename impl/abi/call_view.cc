@@ -1,338 +1,248 @@
 #include "impl/abi/call_view.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
-#include <iterator>
-#include <utility>
+#include <cmath>
+
+#include "impl/abi/call_parts.h"
 
 namespace attest {
 namespace {
 
-// Far above any size that fits a machine, far below where adding positions could overflow.
-constexpr int64_t kMaxPosition = int64_t{1} << 40;
-// With positions and offsets within kMaxPosition a wider window hides nothing: it may be cut to
+using call_parts::Arguments;
+using call_parts::BindBroadcast;
+using call_parts::BindOptional;
+using call_parts::Error;
+using call_parts::Invalid;
+using call_parts::kMaxPosition;
+using call_parts::Options;
+using call_parts::ReadIntegers;
+using call_parts::ReadPerItem;
+
+// With positions and offsets of a few kMaxPosition a wider window hides nothing: it may be cut to
 // this.
 constexpr int64_t kMaxWindow = int64_t{1} << 42;
 
-using Error = std::optional<CallError>;  // nullopt = fine
-
-template <typename... Args>
-CallError Invalid(fmt::format_string<Args...> format, Args&&... args) {
-  return {ATTEST_INVALID_ARGUMENT, fmt::format(format, std::forward<Args>(args)...)};
+Error ReadWindowSide(const char* name, const std::optional<int64_t>& value,
+                     std::optional<int64_t>& side) {
+  if (!value) return std::nullopt;
+  if (*value < 0) {
+    return Invalid("{} = {} is negative; leave it out for an open side", name, *value);
+  }
+  side = std::min(*value, kMaxWindow);
+  return std::nullopt;
 }
 
-template <typename... Args>
-CallError Unsupported(fmt::format_string<Args...> format, Args&&... args) {
-  return {ATTEST_UNSUPPORTED, fmt::format(format, std::forward<Args>(args)...)};
+// An option that comes with one tensor and not without it.
+Error CheckPair(const char* option_name, bool has_option, const char* name,
+                const DLTensor* tensor) {
+  if (has_option == (tensor != nullptr)) return std::nullopt;
+  return has_option ? Invalid("{} is missing beside option {}", name, option_name)
+                    : Invalid("option {} is missing beside {}", option_name, name);
 }
 
-// The tensors of a call by role; null = not given.
-struct Arguments {
-  const DLTensor* q = nullptr;
-  const DLTensor* k = nullptr;
-  const DLTensor* v = nullptr;
-  const DLTensor* mask = nullptr;
-  const DLTensor* bias = nullptr;
-  const DLTensor* key_lengths = nullptr;
-  const DLTensor* diagonal_offset = nullptr;
-  const DLTensor* out = nullptr;
-  const DLTensor* lse = nullptr;
-  const DLTensor* weights = nullptr;
-};
-
-struct RoleName {
-  int32_t role;
-  const char* name;
-  const DLTensor* Arguments::*slot;
-  bool required;
-};
-
-constexpr RoleName kRoles[] = {
-    {ATTEST_ROLE_Q, "q", &Arguments::q, true},
-    {ATTEST_ROLE_K, "k", &Arguments::k, true},
-    {ATTEST_ROLE_V, "v", &Arguments::v, true},
-    {ATTEST_ROLE_MASK, "mask", &Arguments::mask, false},
-    {ATTEST_ROLE_BIAS, "bias", &Arguments::bias, false},
-    {ATTEST_ROLE_KEY_LENGTHS, "key_lengths", &Arguments::key_lengths, false},
-    {ATTEST_ROLE_DIAGONAL_OFFSET, "diagonal_offset", &Arguments::diagonal_offset, false},
-    {ATTEST_ROLE_OUT, "out", &Arguments::out, true},
-    {ATTEST_ROLE_LSE, "lse", &Arguments::lse, false},
-    {ATTEST_ROLE_WEIGHTS, "weights", &Arguments::weights, false},
-};
-
-Error CollectArguments(const attest_call& call, Arguments& arguments) {
-  if (call.num_arguments != 0 && call.arguments == nullptr) {
-    return Invalid("num_arguments is not 0 but arguments is null");
-  }
-  for (uint32_t n = 0; n < call.num_arguments; ++n) {
-    const auto& [role, tensor] = call.arguments[n];
-    const auto* known = std::find_if(std::begin(kRoles), std::end(kRoles),
-                                     [r = role](const RoleName& name) { return name.role == r; });
-    if (known == std::end(kRoles)) return Unsupported("tensor role {} is not offered", role);
-    if (tensor == nullptr) return Invalid("{} is a null tensor", known->name);
-    if (arguments.*known->slot != nullptr) return Invalid("{} is given twice", known->name);
-    arguments.*known->slot = tensor;
-  }
-  for (const RoleName& role : kRoles) {
-    if (role.required && arguments.*role.slot == nullptr)
-      return Invalid("{} is missing", role.name);
+Error CheckPairs(const Options& options, const Arguments& a) {
+  for (const auto& error :
+       {CheckPair("block_q", options.block_q.has_value(), "block_mask", a.block_mask),
+        CheckPair("block_k", options.block_k.has_value(), "block_mask", a.block_mask),
+        CheckPair("dropout", options.dropout.has_value(), "dropout_mask", a.dropout_mask),
+        CheckPair("scores", options.scores.has_value(), "scores", a.scores)}) {
+    if (error) return error;
   }
   return std::nullopt;
 }
 
-Error ReadWindowSide(const char* name, int64_t value, std::optional<int64_t>& side) {
-  if (value < 0) return Invalid("{} = {} is negative; leave it out for an open side", name, value);
-  side = std::min(value, kMaxWindow);
-  return std::nullopt;
-}
-
-Error ReadOption(const attest_option& option, CallView& view, bool& has_scale) {
-  switch (option.id) {
-    case ATTEST_OPTION_SCALE:
-      if (option.is_float != 1) return Invalid("option scale must be a float");
-      view.scale = option.value.f;
-      has_scale = true;
-      return std::nullopt;
-    case ATTEST_OPTION_CAUSAL:
-      if (option.is_float != 0) return Invalid("option causal must be an integer");
-      if (option.value.i != 0 && option.value.i != 1) {
-        return Invalid("option causal = {} is neither 0 nor 1", option.value.i);
-      }
-      view.causal = option.value.i == 1;
-      return std::nullopt;
-    case ATTEST_OPTION_WINDOW_LEFT:
-      if (option.is_float != 0) return Invalid("option window_left must be an integer");
-      return ReadWindowSide("window_left", option.value.i, view.window_left);
-    case ATTEST_OPTION_WINDOW_RIGHT:
-      if (option.is_float != 0) return Invalid("option window_right must be an integer");
-      return ReadWindowSide("window_right", option.value.i, view.window_right);
-    default:
-      return Unsupported("option {} is not offered", option.id);
+Error ReadScalars(const Options& options, CallView& view) {
+  view.scale = *options.scale;
+  if (options.causal.value_or(0) != 0 && *options.causal != 1) {
+    return Invalid("option causal = {} is neither 0 nor 1", *options.causal);
   }
-}
-
-Error ReadOptions(const attest_call& call, CallView& view) {
-  if (call.num_options != 0 && call.options == nullptr) {
-    return Invalid("num_options is not 0 but options is null");
+  view.causal = options.causal.value_or(0) == 1;
+  if (auto error = ReadWindowSide("window_left", options.window_left, view.window_left)) {
+    return error;
   }
-  bool has_scale = false;
-  for (uint32_t n = 0; n < call.num_options; ++n) {
-    for (uint32_t earlier = 0; earlier < n; ++earlier) {
-      if (call.options[earlier].id == call.options[n].id) {
-        return Invalid("option {} is given twice", call.options[n].id);
-      }
-    }
-    if (auto error = ReadOption(call.options[n], view, has_scale)) return error;
+  if (auto error = ReadWindowSide("window_right", options.window_right, view.window_right)) {
+    return error;
   }
-  if (!has_scale) return Invalid("option scale is missing");
-  return std::nullopt;
-}
-
-std::optional<DType> DTypeOf(const DLDataType& type) {
-  if (type.lanes != 1) return std::nullopt;
-  const auto is = [&](uint8_t code, uint8_t bits) {
-    return type.code == code && type.bits == bits;
-  };
-  if (is(kDLFloat, 32)) return DType::kF32;
-  if (is(kDLFloat, 64)) return DType::kF64;
-  if (is(kDLFloat, 16)) return DType::kF16;
-  if (is(kDLBfloat, 16)) return DType::kBF16;
-  if (is(kDLUInt, 8)) return DType::kBool;
-  if (is(kDLInt, 64)) return DType::kI64;
-  return std::nullopt;
-}
-
-// Bytes of an element; spelled out here so that the glue needs no code of impl/attention.
-size_t AlignmentOf(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kI64:
-      return 8;
-    case DType::kF32:
-      return 4;
-    case DType::kF16:
-    case DType::kBF16:
-      return 2;
-    case DType::kBool:
-    case DType::kE4M3:
-    case DType::kE5M2:
-      return 1;
+  view.softcap = options.softcap.value_or(0);
+  if (!(view.softcap >= 0) || !std::isfinite(view.softcap)) {
+    return Invalid("option softcap = {} is not a finite number of at least 0", view.softcap);
   }
-  return 1;
-}
-
-// Everything but the extents' meaning: device, rank, type, strides, pointer.
-Error CheckStorage(const char* name, const DLTensor& tensor, int min_rank, int max_rank,
-                   DType dtype) {
-  if (tensor.device.device_type != kDLCPU) return Unsupported("{} is not in CPU memory", name);
-  if (tensor.ndim < min_rank || tensor.ndim > max_rank) {
-    return Invalid("{} has rank {}, expected {}", name, tensor.ndim,
-                   min_rank == max_rank ? std::to_string(min_rank)
-                                        : fmt::format("{} to {}", min_rank, max_rank));
-  }
-  if (tensor.shape == nullptr || tensor.strides == nullptr) {
-    return Invalid("{} has no {}", name, tensor.shape == nullptr ? "shape" : "strides");
-  }
-  if (DTypeOf(tensor.dtype) != dtype) return Invalid("{} has the wrong element type", name);
-  bool has_elements = true;
-  for (int axis = 0; axis < tensor.ndim; ++axis) {
-    const int64_t extent = tensor.shape[axis];
-    if (extent < 0 || extent > kMaxPosition) return Invalid("{} has an extent of {}", name, extent);
-    if (tensor.strides[axis] < 0) return Unsupported("{} has a negative stride", name);
-    has_elements = has_elements && extent != 0;
-  }
-  if (!has_elements) return std::nullopt;
-  if (tensor.data == nullptr) return Invalid("{} has elements but no data", name);
-  if ((reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset) % AlignmentOf(dtype) != 0) {
-    return Invalid("{} is not aligned to its element type", name);
+  view.score_mode = static_cast<int>(std::clamp<int64_t>(options.scores.value_or(0), -1, 4));
+  if (view.score_mode < 0 || view.score_mode > 3) {
+    return Invalid("option scores = {} is outside 0..3", *options.scores);
   }
   return std::nullopt;
 }
 
-void* DataOf(const DLTensor& tensor) {
-  if (tensor.data == nullptr) return nullptr;
-  return static_cast<char*>(tensor.data) + tensor.byte_offset;
-}
-
-// Views a tensor whose axes are the leading ones of `shape`; trailing extents of `shape` are
-// then 1.
-Error Bind(const char* name, const DLTensor& tensor, int rank, const Shape4& shape, DType dtype,
-           TensorView& view) {
-  if (auto error = CheckStorage(name, tensor, rank, rank, dtype)) return error;
-  for (int axis = 0; axis < rank; ++axis) {
-    if (tensor.shape[axis] != shape[static_cast<size_t>(axis)]) {
-      return Invalid("{} has shape [{}], expected [{}]", name,
-                     fmt::join(tensor.shape, tensor.shape + rank, ", "),
-                     fmt::join(shape.begin(), shape.begin() + rank, ", "));
-    }
-    view.strides[static_cast<size_t>(axis)] = tensor.strides[axis];
-  }
-  view.data = DataOf(tensor);
-  view.shape = shape;
-  return std::nullopt;
-}
-
-// Views a tensor of rank 2 to 4 that broadcasts from the right to `shape`.
-Error BindBroadcast(const char* name, const DLTensor* tensor, const Shape4& shape, DType dtype,
-                    std::optional<TensorView>& target) {
-  if (tensor == nullptr) return std::nullopt;
-  if (auto error = CheckStorage(name, *tensor, 2, 4, dtype)) return error;
-  TensorView view;
-  view.data = DataOf(*tensor);
-  view.shape = shape;
-  const int missing = 4 - tensor->ndim;  // leading axes that the tensor does not carry
-  for (int axis = 0; axis < tensor->ndim; ++axis) {
-    const auto full_axis = static_cast<size_t>(axis + missing);
-    const int64_t extent = tensor->shape[axis];
-    if (extent != 1 && extent != shape[full_axis]) {
-      return Invalid("{} has shape [{}], which does not broadcast to [{}]", name,
-                     fmt::join(tensor->shape, tensor->shape + tensor->ndim, ", "),
-                     fmt::join(shape, ", "));
-    }
-    view.strides[full_axis] = extent == 1 ? 0 : tensor->strides[axis];
-  }
-  target = view;
-  return std::nullopt;
-}
-
-Error BindOptional(const char* name, const DLTensor* tensor, int rank, const Shape4& shape,
-                   DType dtype, std::optional<TensorView>& target) {
-  if (tensor == nullptr) return std::nullopt;
-  return Bind(name, *tensor, rank, shape, dtype, target.emplace());
-}
-
-// Copies an int64 tensor [batch] whose entries must lie in low .. high.
-Error ReadIntegers(const char* name, const DLTensor* tensor, int64_t batch, int64_t low,
-                   int64_t high, std::optional<std::vector<int64_t>>& target) {
-  if (tensor == nullptr) return std::nullopt;
-  TensorView view;
-  if (auto error = Bind(name, *tensor, 1, {batch, 1, 1, 1}, DType::kI64, view)) return error;
-  target.emplace();
-  for (int64_t b = 0; b < batch; ++b) {
-    const int64_t value = view.At<int64_t>(b, 0, 0, 0);
-    if (value < low || value > high) {
-      return Invalid("{}[{}] = {} is outside {}..{}", name, b, value, low, high);
-    }
-    target->push_back(value);
-  }
-  return std::nullopt;
-}
-
-// Takes the element type and all sizes from q, k and v.
-Error ReadSizes(const Arguments& arguments, CallView& view) {
-  const std::optional<DType> dtype = DTypeOf(arguments.q->dtype);
-  if (!dtype || *dtype == DType::kBool || *dtype == DType::kI64) {
-    return Unsupported("q has an element type that is not offered");
-  }
-  view.dtype = *dtype;
-  for (const auto& [name, tensor] :
-       {std::pair{"q", arguments.q}, std::pair{"k", arguments.k}, std::pair{"v", arguments.v}}) {
-    if (auto error = CheckStorage(name, *tensor, 4, 4, view.dtype)) return error;
-  }
-  view.batch = arguments.q->shape[0];
-  view.q_heads = arguments.q->shape[1];
-  view.q_len = arguments.q->shape[2];
-  view.head_dim = arguments.q->shape[3];
-  view.kv_heads = arguments.k->shape[1];
-  view.kv_len = arguments.k->shape[2];
-  view.value_dim = arguments.v->shape[3];
-  if (view.kv_heads == 0 ? view.q_heads != 0 : view.q_heads % view.kv_heads != 0) {
-    return Invalid("kv_heads = {} does not divide q_heads = {}", view.kv_heads, view.q_heads);
-  }
-  return std::nullopt;
-}
-
-Error BindInputs(const Arguments& arguments, CallView& view) {
-  const Shape4 q_shape{view.batch, view.q_heads, view.q_len, view.head_dim};
-  const Shape4 k_shape{view.batch, view.kv_heads, view.kv_len, view.head_dim};
-  const Shape4 v_shape{view.batch, view.kv_heads, view.kv_len, view.value_dim};
+Error BindMasks(const Arguments& arguments, CallView& view) {
   const Shape4 plane{view.batch, view.q_heads, view.q_len, view.kv_len};
-  if (auto error = Bind("q", *arguments.q, 4, q_shape, view.dtype, view.q)) return error;
-  if (auto error = Bind("k", *arguments.k, 4, k_shape, view.dtype, view.k)) return error;
-  if (auto error = Bind("v", *arguments.v, 4, v_shape, view.dtype, view.v)) return error;
-  if (auto error = BindBroadcast("mask", arguments.mask, plane, DType::kBool, view.mask)) {
+  if (arguments.mask != nullptr) {
+    if (auto error =
+            BindBroadcast("mask", *arguments.mask, 2, plane, DType::kBool, view.mask.emplace())) {
+      return error;
+    }
+  }
+  if (arguments.bias == nullptr) return std::nullopt;
+  const bool is_f32 = call_parts::DTypeOf(arguments.bias->dtype) == DType::kF32;
+  view.bias_dtype = is_f32 ? DType::kF32 : view.dtype;
+  return BindBroadcast("bias", *arguments.bias, 2, plane, view.bias_dtype, view.bias.emplace());
+}
+
+Error BindBlockMask(const Arguments& arguments, const Options& options, CallView& view) {
+  if (arguments.block_mask == nullptr) return std::nullopt;
+  const DLTensor& tensor = *arguments.block_mask;
+  BlockMaskView& mask = view.block_mask.emplace();
+  for (const auto& [name, value, target] :
+       {std::tuple{"block_q", *options.block_q, &mask.block_q},
+        std::tuple{"block_k", *options.block_k, &mask.block_k}}) {
+    if (value < 1) return Invalid("option {} = {} is not at least 1", name, value);
+    *target = std::min(value, kMaxPosition);  // one tile is one tile
+  }
+  const auto tiles = [](int64_t length, int64_t block) { return (length + block - 1) / block; };
+  const Shape4 shape{view.batch, view.q_heads, tiles(view.q_len, mask.block_q),
+                     tiles(view.kv_len, mask.block_k)};
+  if (auto error = BindBroadcast("block_mask", tensor, 4, shape, DType::kBool, mask.bits)) {
     return error;
   }
-  if (auto error = BindBroadcast("bias", arguments.bias, plane, view.dtype, view.bias)) {
+  for (const int axis : {2, 3}) {
+    const int64_t expected = shape[static_cast<size_t>(axis)];
+    if (tensor.shape[axis] != expected) {
+      return Invalid("block_mask has {} tiles along axis {}, expected {}", tensor.shape[axis], axis,
+                     expected);
+    }
+  }
+  return std::nullopt;
+}
+
+Error BindDropout(const Arguments& arguments, const Options& options, CallView& view) {
+  if (arguments.dropout_mask == nullptr) return std::nullopt;
+  DropoutView& dropout = view.dropout.emplace();
+  dropout.probability = *options.dropout;
+  if (!(dropout.probability >= 0) || !(dropout.probability < 1)) {
+    return Invalid("option dropout = {} is outside 0 <= p < 1", dropout.probability);
+  }
+  const Shape4 plane{view.batch, view.q_heads, view.q_len, view.kv_len};
+  return call_parts::Bind("dropout_mask", *arguments.dropout_mask, 4, plane, DType::kBool,
+                          dropout.keep);
+}
+
+Error ReadDocuments(const Arguments& arguments, CallView& view) {
+  if (arguments.document_ids == nullptr) return std::nullopt;
+  DocumentsView& documents = view.documents.emplace();
+  if (auto error = ReadIntegers("document_ids", *arguments.document_ids, 2, view.batch, view.q_len,
+                                INT64_MIN, INT64_MAX, documents.query)) {
     return error;
   }
-  if (auto error = ReadIntegers("key_lengths", arguments.key_lengths, view.batch, 0, view.kv_len,
-                                view.key_lengths)) {
+  return ReadIntegers("key_document_ids", *arguments.key_document_ids, 2, view.batch, view.kv_len,
+                      INT64_MIN, INT64_MAX, documents.key);
+}
+
+// The number of keys that a prefix may name; where nothing but lengths says kv_len, it may be more,
+// and is cut.
+Error ReadPrefix(const Arguments& arguments, CallView& view) {
+  const bool is_open = view.is_paged() || view.is_packed();
+  if (auto error = ReadPerItem("prefix_lengths", arguments.prefix_lengths, view.batch, 0,
+                               is_open ? kMaxPosition : view.kv_len, view.prefix_lengths)) {
     return error;
   }
-  return ReadIntegers("diagonal_offset", arguments.diagonal_offset, view.batch, -kMaxPosition,
-                      kMaxPosition, view.diagonal_offset);
+  if (!view.prefix_lengths) return std::nullopt;
+  for (int64_t& length : *view.prefix_lengths) length = std::min(length, view.kv_len);
+  return std::nullopt;
+}
+
+Error ReadPerHead(const char* name, const DLTensor* tensor, const CallView& view,
+                  std::optional<std::vector<double>>& target) {
+  if (tensor == nullptr) return std::nullopt;
+  const DType type = view.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return call_parts::ReadFloats(name, *tensor, view.q_heads, type, target.emplace());
+}
+
+Error BindFeatures(const Arguments& arguments, const Options& options, CallView& view) {
+  if (auto error = BindMasks(arguments, view)) return error;
+  if (auto error = BindBlockMask(arguments, options, view)) return error;
+  if (auto error = BindDropout(arguments, options, view)) return error;
+  if (auto error = ReadDocuments(arguments, view)) return error;
+  if (auto error = ReadPrefix(arguments, view)) return error;
+  if (auto error = ReadPerHead("alibi_slopes", arguments.alibi_slopes, view, view.alibi_slopes)) {
+    return error;
+  }
+  if (auto error = ReadPerHead("sinks", arguments.sinks, view, view.sinks)) return error;
+  return ReadPerItem("diagonal_offset", arguments.diagonal_offset, view.batch, -kMaxPosition,
+                     kMaxPosition, view.diagonal_offset);
+}
+
+Error BindRows(const Arguments& arguments, CallView& view) {
+  const DType lse_dtype = view.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  if (!view.is_packed()) {
+    const Shape4 out_shape{view.batch, view.q_heads, view.q_len, view.value_dim};
+    const Shape4 lse_shape{view.batch, view.q_heads, view.q_len, 1};
+    if (auto error = call_parts::Bind("out", *arguments.out, 4, out_shape, view.dtype, view.out)) {
+      return error;
+    }
+    return BindOptional("lse", arguments.lse, 3, lse_shape, lse_dtype, view.lse);
+  }
+  const int64_t rows = view.q.shape[2];
+  if (auto error = call_parts::BindPacked("out", *arguments.out, rows, view.q_heads, view.value_dim,
+                                          view.dtype, view.out)) {
+    return error;
+  }
+  if (auto error =
+          BindOptional("lse", arguments.lse, 2, {view.q_heads, rows, 1, 1}, lse_dtype, view.lse)) {
+    return error;
+  }
+  if (view.lse) {
+    view.lse->shape = {1, view.q_heads, rows, 1};
+    view.lse->strides = {0, view.lse->strides[0], view.lse->strides[1], 0};
+  }
+  return std::nullopt;
+}
+
+// Raw and capped scores are those of all keys, the hidden ones too, so all must lie somewhere.
+Error CheckScoresHaveKeys(const CallView& view) {
+  if (!view.scores || view.score_mode > 1) return std::nullopt;
+  for (int64_t b = 0; b < view.batch; ++b) {
+    if (view.StoredKeys(b) == view.kv_len) continue;
+    return Invalid("scores of {} keys are asked for where pages hold {}", view.kv_len,
+                   view.StoredKeys(b));
+  }
+  return std::nullopt;
 }
 
 Error BindOutputs(const Arguments& arguments, CallView& view) {
-  const Shape4 out_shape{view.batch, view.q_heads, view.q_len, view.value_dim};
-  const Shape4 lse_shape{view.batch, view.q_heads, view.q_len, 1};
   const Shape4 plane{view.batch, view.q_heads, view.q_len, view.kv_len};
-  const DType lse_dtype = view.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  if (auto error = Bind("out", *arguments.out, 4, out_shape, view.dtype, view.out)) return error;
-  if (auto error = BindOptional("lse", arguments.lse, 3, lse_shape, lse_dtype, view.lse)) {
-    return error;
+  const Shape4 k_shape{view.batch, view.kv_heads, view.kv_len, view.head_dim};
+  const Shape4 v_shape{view.batch, view.kv_heads, view.kv_len, view.value_dim};
+  if (auto error = BindRows(arguments, view)) return error;
+  for (const auto& error :
+       {BindOptional("weights", arguments.weights, 4, plane, view.dtype, view.weights),
+        BindOptional("scores", arguments.scores, 4, plane, view.dtype, view.scores),
+        BindOptional("present_k", arguments.present_k, 4, k_shape, view.dtype, view.present_k),
+        BindOptional("present_v", arguments.present_v, 4, v_shape, view.dtype, view.present_v)}) {
+    if (error) return error;
   }
-  return BindOptional("weights", arguments.weights, 4, plane, view.dtype, view.weights);
+  return CheckScoresHaveKeys(view);
+}
+
+Error Parse(const attest_call& call, CallView& view) {
+  if (call.struct_size < sizeof(attest_call)) {
+    return Invalid("struct_size = {} is below {}", call.struct_size, sizeof(attest_call));
+  }
+  Arguments arguments;
+  Options options;
+  if (auto error = call_parts::CollectArguments(call, arguments)) return error;
+  if (auto error = call_parts::CollectOptions(call, options)) return error;
+  if (auto error = CheckPairs(options, arguments)) return error;
+  if (auto error = ReadScalars(options, view)) return error;
+  if (auto error = call_parts::ReadStorage(arguments, options, view)) return error;
+  if (auto error = BindFeatures(arguments, options, view)) return error;
+  return BindOutputs(arguments, view);
 }
 
 }  // namespace
 
 tl::expected<CallView, CallError> ParseCall(const attest_call& call) {
-  if (call.struct_size < sizeof(attest_call)) {
-    return tl::unexpected(
-        Invalid("struct_size = {} is below {}", call.struct_size, sizeof(attest_call)));
-  }
-  Arguments arguments;
   CallView view;
-  if (auto error = CollectArguments(call, arguments)) return tl::unexpected(*error);
-  if (auto error = ReadOptions(call, view)) return tl::unexpected(*error);
-  if (auto error = ReadSizes(arguments, view)) return tl::unexpected(*error);
-  if (auto error = BindInputs(arguments, view)) return tl::unexpected(*error);
-  if (auto error = BindOutputs(arguments, view)) return tl::unexpected(*error);
+  if (auto error = Parse(call, view)) return tl::unexpected(*error);
   return view;
 }
 

@@ -1,103 +1,14 @@
 #include "impl/abi/call_view.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstddef>
-#include <functional>
+#include <tuple>
 #include <vector>
+
+#include "impl/abi/testing/call_fixture.h"
 
 namespace attest {
 namespace {
-
-using testing::HasSubstr;
-
-constexpr DLDataType kFloat32{kDLFloat, 32, 1};
-constexpr DLDataType kByte{kDLUInt, 8, 1};
-constexpr DLDataType kInt64{kDLInt, 64, 1};
-
-// A tensor with memory of its own, dense.
-struct TestTensor {
-  TestTensor(DLDataType type, std::vector<int64_t> extents) : shape(std::move(extents)) {
-    int64_t count = 1;
-    strides.resize(shape.size());
-    for (size_t axis = shape.size(); axis-- > 0;) {
-      strides[axis] = count;
-      count *= shape[axis];
-    }
-    storage.resize(static_cast<size_t>(count) * type.bits / 8 / sizeof(int64_t) + 1);
-    tensor.data = storage.data();
-    tensor.device = {kDLCPU, 0};
-    tensor.ndim = static_cast<int>(shape.size());
-    tensor.dtype = type;
-    tensor.shape = shape.data();
-    tensor.strides = strides.data();
-  }
-  TestTensor(const TestTensor&) = delete;
-  TestTensor& operator=(const TestTensor&) = delete;
-
-  std::vector<int64_t> shape, strides;
-  std::vector<int64_t> storage;  // int64_t for its alignment
-  DLTensor tensor{};
-};
-
-attest_option Integer(int32_t id, int64_t value) {
-  attest_option option{};
-  option.id = id;
-  option.value.i = value;
-  return option;
-}
-
-attest_option Float(int32_t id, double value) {
-  attest_option option{};
-  option.id = id;
-  option.is_float = 1;
-  option.value.f = value;
-  return option;
-}
-
-// A good call of batch 2, 4 query heads on 2 key heads, q_len 3, kv_len 5, head_dim 6, value_dim 7,
-// which the tests spoil in one place each.
-class CallViewTest : public testing::Test {
- protected:
-  CallViewTest() {
-    arguments_ = {{ATTEST_ROLE_Q, &q_.tensor},
-                  {ATTEST_ROLE_K, &k_.tensor},
-                  {ATTEST_ROLE_V, &v_.tensor},
-                  {ATTEST_ROLE_OUT, &out_.tensor}};
-    options_ = {Float(ATTEST_OPTION_SCALE, 0.5)};
-  }
-
-  tl::expected<CallView, CallError> Parse() {
-    attest_call call{};
-    call.struct_size = struct_size_;
-    call.num_arguments = static_cast<uint32_t>(arguments_.size());
-    call.arguments = arguments_.data();
-    call.num_options = static_cast<uint32_t>(options_.size());
-    call.options = options_.data();
-    return ParseCall(call);
-  }
-
-  void ExpectRefused(attest_status status, const std::string& text) {
-    const auto view = Parse();
-    ASSERT_FALSE(view);
-    EXPECT_EQ(view.error().status, status) << view.error().message;
-    EXPECT_THAT(view.error().message, HasSubstr(text));
-    EXPECT_EQ(view.error().message.find('\n'), std::string::npos);
-  }
-  void ExpectInvalid(const std::string& text) { ExpectRefused(ATTEST_INVALID_ARGUMENT, text); }
-  void ExpectUnsupported(const std::string& text) { ExpectRefused(ATTEST_UNSUPPORTED, text); }
-
-  TestTensor q_{kFloat32, {2, 4, 3, 6}};
-  TestTensor k_{kFloat32, {2, 2, 5, 6}};
-  TestTensor v_{kFloat32, {2, 2, 5, 7}};
-  TestTensor out_{kFloat32, {2, 4, 3, 7}};
-  TestTensor lengths_{kInt64, {2}};
-  uint32_t struct_size_ = sizeof(attest_call);
-  std::vector<attest_argument> arguments_;
-  std::vector<attest_option> options_;
-};
 
 TEST_F(CallViewTest, GoodCallGivesSizesAndScale) {
   const auto view = Parse();
@@ -169,13 +80,13 @@ TEST_F(CallViewTest, TensorsWithoutElementsNeedNoData) {
 }
 
 TEST_F(CallViewTest, UnknownRolesAndOptionsAreUnsupported) {
-  arguments_.push_back({ATTEST_ROLE_SINKS, &lengths_.tensor});
-  ExpectUnsupported("tensor role 14");
+  arguments_.push_back({ATTEST_ROLE_DQ, &lengths_.tensor});
+  ExpectUnsupported("tensor role 97");
   arguments_.back().role = 12345;
   ExpectUnsupported("tensor role 12345");
   arguments_.pop_back();
-  options_.push_back(Float(ATTEST_OPTION_SOFTCAP, 30));
-  ExpectUnsupported("option 5");
+  options_.push_back(Float(99, 30));
+  ExpectUnsupported("option 99");
 }
 
 TEST_F(CallViewTest, MissingAndRepeatedPartsAreInvalid) {
@@ -266,6 +177,99 @@ TEST_F(CallViewTest, StorageThatCannotBeReadIsRefused) {
   q_.tensor.device.device_type = kDLCPU;
   q_.tensor.data = nullptr;
   ExpectInvalid("q has elements but no data");
+}
+
+TEST_F(CallViewTest, FeaturesAreRead) {
+  options_.push_back(Float(ATTEST_OPTION_SOFTCAP, 30));
+  TestTensor& sinks = Add(ATTEST_ROLE_SINKS, kFloat32, {4});
+  reinterpret_cast<float*>(sinks.storage.data())[3] = 0.5F;
+  Add(ATTEST_ROLE_ALIBI_SLOPES, kFloat32, {4});
+  AddIntegers(ATTEST_ROLE_QUERY_LENGTHS, {2}, {0, 3});
+  AddIntegers(ATTEST_ROLE_PREFIX_LENGTHS, {2}, {5, 1});
+  AddIntegers(ATTEST_ROLE_DOCUMENT_IDS, {2, 3}, {0, 0, 1, 7, 8, 9});
+  AddIntegers(ATTEST_ROLE_KEY_DOCUMENT_IDS, {2, 5}, {0, 0, 0, 1, 1, 7, 7, 8, 8, INT64_MAX});
+  const auto view = Parse();
+  ASSERT_TRUE(view) << view.error().message;
+  EXPECT_EQ(view->softcap, 30);
+  EXPECT_EQ(*view->sinks, (std::vector<double>{0, 0, 0, 0.5}));
+  EXPECT_EQ(view->alibi_slopes->size(), 4u);
+  EXPECT_EQ(view->QueryLength(1), 3);
+  EXPECT_EQ(view->StoredRows(0), 3) << "padded rows are there";
+  EXPECT_EQ(view->PrefixLength(0), 5);
+  EXPECT_TRUE(view->InOneDocument(0, 2, 3));
+  EXPECT_FALSE(view->InOneDocument(1, 0, 4));
+}
+
+TEST_F(CallViewTest, BlockMasksAreReadByTile) {
+  options_.push_back(Integer(ATTEST_OPTION_BLOCK_Q, 2));
+  options_.push_back(Integer(ATTEST_OPTION_BLOCK_K, 4));
+  TestTensor& mask = Add(ATTEST_ROLE_BLOCK_MASK, kByte, {1, 4, 2, 2});
+  reinterpret_cast<uint8_t*>(mask.storage.data())[3 * 4 + 1] = 1;  // head 3, rows 0-1, keys 4-7
+  const auto view = Parse();
+  ASSERT_TRUE(view) << view.error().message;
+  EXPECT_TRUE(view->block_mask->Attends(1, 3, 1, 4));
+  EXPECT_FALSE(view->block_mask->Attends(1, 3, 2, 4));
+  EXPECT_FALSE(view->block_mask->Attends(1, 3, 1, 3));
+  options_.back() = Integer(ATTEST_OPTION_BLOCK_K, 5);
+  ExpectInvalid("block_mask has shape [1, 4, 2, 2]");
+  options_.back() = Integer(ATTEST_OPTION_BLOCK_K, 0);
+  ExpectInvalid("block_k = 0");
+  options_.pop_back();
+  ExpectInvalid("option block_k is missing beside block_mask");
+}
+
+// A tile axis does not broadcast.
+TEST_F(CallViewTest, ABlockMaskOfOneTileForManyIsInvalid) {
+  options_.push_back(Integer(ATTEST_OPTION_BLOCK_Q, 2));
+  options_.push_back(Integer(ATTEST_OPTION_BLOCK_K, 5));
+  Add(ATTEST_ROLE_BLOCK_MASK, kByte, {1, 1, 1, 1});
+  ExpectInvalid("block_mask has 1 tiles along axis 2, expected 2");
+}
+
+TEST_F(CallViewTest, DropoutAndScoresComeInPairs) {
+  options_.push_back(Float(ATTEST_OPTION_DROPOUT, 0.5));
+  ExpectInvalid("dropout_mask is missing beside option dropout");
+  Add(ATTEST_ROLE_DROPOUT_MASK, kByte, {2, 4, 3, 5});
+  EXPECT_EQ(Parse()->dropout->probability, 0.5);
+  options_.back() = Float(ATTEST_OPTION_DROPOUT, 1);
+  ExpectInvalid("dropout = 1 is outside");
+  options_.pop_back();
+  ExpectInvalid("option dropout is missing beside dropout_mask");
+  arguments_.pop_back();
+  Add(ATTEST_ROLE_SCORES, kFloat32, {2, 4, 3, 5});
+  ExpectInvalid("option scores is missing beside scores");
+  options_.push_back(Integer(ATTEST_OPTION_SCORES, 4));
+  ExpectInvalid("scores = 4 is outside 0..3");
+  options_.back() = Integer(ATTEST_OPTION_SCORES, 2);
+  EXPECT_EQ(Parse()->score_mode, 2);
+}
+
+TEST_F(CallViewTest, FeaturesThatContradictTheCallAreInvalid) {
+  options_.push_back(Float(ATTEST_OPTION_SOFTCAP, -1));
+  ExpectInvalid("softcap = -1");
+  options_.pop_back();
+  Add(ATTEST_ROLE_SINKS, kFloat32, {2});
+  ExpectInvalid("sinks has shape [2], expected [4]");
+  arguments_.pop_back();
+  AddIntegers(ATTEST_ROLE_QUERY_LENGTHS, {2}, {0, 4});
+  ExpectInvalid("query_lengths[1] = 4 is outside 0..3");
+  arguments_.pop_back();
+  AddIntegers(ATTEST_ROLE_PREFIX_LENGTHS, {2}, {6, 0});
+  ExpectInvalid("prefix_lengths[0] = 6 is outside 0..5");
+  arguments_.pop_back();
+  AddIntegers(ATTEST_ROLE_DOCUMENT_IDS, {2, 3}, {0, 0, 0, 0, 0, 0});
+  ExpectInvalid("key_document_ids is missing beside document_ids");
+}
+
+TEST_F(CallViewTest, ABiasMayBeF32BesideNarrowTypes) {
+  constexpr DLDataType kHalf{kDLFloat, 16, 1};
+  for (TestTensor* tensor : {&q_, &k_, &v_, &out_}) tensor->tensor.dtype = kHalf;
+  TestTensor& bias = Add(ATTEST_ROLE_BIAS, kFloat32, {3, 5});
+  EXPECT_EQ(Parse()->bias_dtype, DType::kF32);
+  bias.tensor.dtype = kHalf;
+  EXPECT_EQ(Parse()->bias_dtype, DType::kF16);
+  bias.tensor.dtype = {kDLBfloat, 16, 1};
+  ExpectInvalid("bias has the wrong element type");
 }
 
 TEST_F(CallViewTest, AnOlderCallStructIsInvalid) {

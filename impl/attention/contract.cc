@@ -7,113 +7,15 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "impl/attention/contract_words.h"
+
 namespace attest {
 namespace {
 
 using Json = nlohmann::json;
 using Error = std::optional<std::string>;  // nullopt = fine
 
-// The words of each enumeration, once: reading and error messages both come from here.
-template <typename T>
-using Words = std::vector<std::pair<std::string_view, T>>;
-
-const Words<MaskPolarity> kPolarities = {{"attend", MaskPolarity::kAttend},
-                                         {"hide", MaskPolarity::kHide}};
-const Words<CausalOffset> kCausalOffsets = {
-    {"zero", CausalOffset::kZero},
-    {"kv_len_minus_q_len", CausalOffset::kKvLenMinusQLen},
-    {"key_length_minus_q_len", CausalOffset::kKeyLengthMinusQLen},
-    {"by_inputs", CausalOffset::kByInputs},
-    {"explicit", CausalOffset::kExplicit}};
-const Words<WindowCounts> kWindowCounts = {
-    {"keys_beside_diagonal", WindowCounts::kKeysBesideDiagonal},
-    {"keys_with_diagonal", WindowCounts::kKeysWithDiagonal}};
-const Words<EmptyRow> kEmptyRows = {{"zero", EmptyRow::kZero},
-                                    {"nan", EmptyRow::kNan},
-                                    {"mean_value", EmptyRow::kMeanValue},
-                                    {"unmasked", EmptyRow::kUnmasked},
-                                    {"unspecified", EmptyRow::kUnspecified}};
-const Words<LseKind> kLseKinds = {
-    {"none", LseKind::kNone}, {"natural", LseKind::kNatural}, {"base2", LseKind::kBase2}};
-const Words<LseEmptyRow> kLseEmptyRows = {{"-inf", LseEmptyRow::kMinusInf},
-                                          {"+inf", LseEmptyRow::kPlusInf},
-                                          {"nan", LseEmptyRow::kNan},
-                                          {"unspecified", LseEmptyRow::kUnspecified}};
-const Words<Feature> kFeatures = {{"causal", Feature::kCausal},
-                                  {"window", Feature::kWindow},
-                                  {"key_lengths", Feature::kKeyLengths},
-                                  {"mask", Feature::kMask},
-                                  {"bias", Feature::kBias},
-                                  {"mask_with_bias", Feature::kMaskWithBias},
-                                  {"gqa", Feature::kGqa},
-                                  {"value_dim", Feature::kValueDim},
-                                  {"zero_sizes", Feature::kZeroSizes},
-                                  {"weights", Feature::kWeights},
-                                  {"mask_broadcast", Feature::kMaskBroadcast},
-                                  {"mask_key_broadcast", Feature::kMaskKeyBroadcast},
-                                  {"mask_ranks", Feature::kMaskRanks},
-                                  {"bias_f32", Feature::kBiasF32},
-                                  {"query_lengths", Feature::kQueryLengths},
-                                  {"prefix_lengths", Feature::kPrefixLengths},
-                                  {"documents", Feature::kDocuments},
-                                  {"block_mask", Feature::kBlockMask},
-                                  {"softcap", Feature::kSoftcap},
-                                  {"alibi", Feature::kAlibi},
-                                  {"sinks", Feature::kSinks},
-                                  {"dropout", Feature::kDropout},
-                                  {"past", Feature::kPast},
-                                  {"present", Feature::kPresent},
-                                  {"pages", Feature::kPages},
-                                  {"ring", Feature::kRing},
-                                  {"packed", Feature::kPacked}};
-const Words<PaddedQueryRows> kPaddedQueryRows = {{"zero", PaddedQueryRows::kZero},
-                                                 {"computed", PaddedQueryRows::kComputed},
-                                                 {"unwritten", PaddedQueryRows::kUnwritten},
-                                                 {"unspecified", PaddedQueryRows::kUnspecified}};
-const Words<SoftcapOrder> kSoftcapOrders = {{"before_bias", SoftcapOrder::kBeforeBias},
-                                            {"after_bias", SoftcapOrder::kAfterBias}};
-const Words<DType> kFp8Formats = {{"e4m3", DType::kE4M3}, {"e5m2", DType::kE5M2}};
-const Words<ScoreMode> kScoreModes = {{"raw", ScoreMode::kRaw},
-                                      {"capped", ScoreMode::kCapped},
-                                      {"biased", ScoreMode::kBiased},
-                                      {"weights", ScoreMode::kWeights}};
-const Words<Invariance> kInvariances = {{"hidden_values", Invariance::kHiddenValues},
-                                        {"kv_len", Invariance::kKvLen},
-                                        {"q_len", Invariance::kQLen},
-                                        {"batch", Invariance::kBatch},
-                                        {"heads", Invariance::kHeads},
-                                        {"layout", Invariance::kLayout},
-                                        {"mask_form", Invariance::kMaskForm},
-                                        {"split", Invariance::kSplit},
-                                        {"threads", Invariance::kThreads},
-                                        {"rerun", Invariance::kRerun}};
-const Words<std::pair<PoisonTensor, PoisonPlace>> kPoisonPlaces = {
-    {"k:length", {PoisonTensor::kK, PoisonPlace::kLength}},
-    {"k:causal", {PoisonTensor::kK, PoisonPlace::kCausal}},
-    {"k:window", {PoisonTensor::kK, PoisonPlace::kWindow}},
-    {"k:mask", {PoisonTensor::kK, PoisonPlace::kMask}},
-    {"k:bias", {PoisonTensor::kK, PoisonPlace::kBias}},
-    {"k:document", {PoisonTensor::kK, PoisonPlace::kDocument}},
-    {"k:block", {PoisonTensor::kK, PoisonPlace::kBlock}},
-    {"k:page", {PoisonTensor::kK, PoisonPlace::kPage}},
-    {"v:length", {PoisonTensor::kV, PoisonPlace::kLength}},
-    {"v:causal", {PoisonTensor::kV, PoisonPlace::kCausal}},
-    {"v:window", {PoisonTensor::kV, PoisonPlace::kWindow}},
-    {"v:mask", {PoisonTensor::kV, PoisonPlace::kMask}},
-    {"v:bias", {PoisonTensor::kV, PoisonPlace::kBias}},
-    {"v:document", {PoisonTensor::kV, PoisonPlace::kDocument}},
-    {"v:block", {PoisonTensor::kV, PoisonPlace::kBlock}},
-    {"v:page", {PoisonTensor::kV, PoisonPlace::kPage}}};
-const Words<DType> kDTypes = {
-    {"f32", DType::kF32}, {"f64", DType::kF64}, {"f16", DType::kF16}, {"bf16", DType::kBF16}};
-const Words<ScalePlacement> kScalePlacements = {{"accumulator", ScalePlacement::kAccumulator},
-                                                {"storage", ScalePlacement::kStorage}};
-const Words<OutputRounding> kOutputRoundings = {{"nearest", OutputRounding::kNearest},
-                                                {"truncate", OutputRounding::kTruncate}};
-const Words<TensorLayout> kLayouts = {{"bhsd", TensorLayout::kBhsd}, {"bshd", TensorLayout::kBshd}};
-const Words<Strides> kStrides = {{"dense", Strides::kDense},
-                                 {"last_dim_contiguous", Strides::kLastDimContiguous},
-                                 {"any", Strides::kAny}};
+using namespace contract_words;
 
 template <typename T>
 std::string Choices(const Words<T>& words) {
@@ -198,11 +100,11 @@ Reader CountReader(std::string_view key, int64_t Limits::*field, int64_t minimum
 
 const Readers& LimitReaders() {
   static const Readers kReaders = {
-      {"max_batch", CountReader("limits.max_batch", &Limits::max_batch, 1)},
-      {"max_heads", CountReader("limits.max_heads", &Limits::max_heads, 1)},
-      {"max_q_len", CountReader("limits.max_q_len", &Limits::max_q_len, 1)},
-      {"max_kv_len", CountReader("limits.max_kv_len", &Limits::max_kv_len, 1)},
-      {"max_head_dim", CountReader("limits.max_head_dim", &Limits::max_head_dim, 1)},
+      {"max_batch", CountReader("limits.max_batch", &Limits::max_batch, 0)},
+      {"max_heads", CountReader("limits.max_heads", &Limits::max_heads, 0)},
+      {"max_q_len", CountReader("limits.max_q_len", &Limits::max_q_len, 0)},
+      {"max_kv_len", CountReader("limits.max_kv_len", &Limits::max_kv_len, 0)},
+      {"max_head_dim", CountReader("limits.max_head_dim", &Limits::max_head_dim, 0)},
       {"head_dim_multiple",
        CountReader("limits.head_dim_multiple", &Limits::head_dim_multiple, 1)}};
   return kReaders;

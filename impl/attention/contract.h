@@ -26,7 +26,7 @@ enum class CausalOffset {                    // which diagonals the causal flag 
   kZero,                                     // top-left
   kKvLenMinusQLen,                           // bottom-right
   kKeyLengthMinusQLen,                       // bottom-right of each batch item's key length
-  kByInputs,  // ONNX: key_length - q_len where key lengths are given, else zero
+  kByInputs,  // ONNX: the past's length behind one, key_length - q_len with key lengths, else zero
   kExplicit,  // a diagonal_offset tensor [batch]
 };
 enum class WindowCounts { kKeysBesideDiagonal, kKeysWithDiagonal };  // W + 1 keys | W keys in all
@@ -105,10 +105,10 @@ struct Limits {
 // The default profile of every floating-point type.
 std::map<DType, NumericsProfile> DefaultNumericsOfAll();
 
-// causal_offset: where exactly one rule other than kExplicit is named, the kernel works its
-// diagonal out by that rule; where several are, or kExplicit, each causal or windowed call carries
-// the offsets as a tensor. window_counts concerns the left side; the right one always counts keys
-// after the diagonal.
+// causal_offset: where exactly one rule other than kExplicit is named, the kernel works its diagonal
+// out by that rule (packed: by the item's own lengths); else each call with causality, a window or
+// ALiBi carries the offsets as a tensor. window_counts concerns the left side; the right one always
+// counts keys after the diagonal.
 struct Contract {
   std::string name;  // the published contract it starts from
   MaskPolarity mask_true_means = MaskPolarity::kAttend;

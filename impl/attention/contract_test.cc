@@ -71,6 +71,61 @@ TEST(ContractTest, AMissingFieldIsNoPromise) {
   EXPECT_EQ(contract->lse, LseKind::kNone);
 }
 
+struct Fact {
+  const char* name;
+  MaskPolarity mask_true_means;
+  std::set<CausalOffset> causal_offset;
+  WindowCounts window_counts;
+  EmptyRow empty_row;
+  LseKind lse;
+};
+
+// Where published systems disagree: the table that a reader checks against their documentation.
+TEST(ContractTest, PublishedContractsDisagreeAsTheirSourcesDo) {
+  using enum MaskPolarity;
+  using enum CausalOffset;
+  using enum WindowCounts;
+  using enum LseKind;
+  const Fact kFacts[] = {
+      {"onnx-attention-25", kAttend, {kByInputs}, kKeysBesideDiagonal, EmptyRow::kZero, kNone},
+      {"openvino-13", kAttend, {kZero}, kKeysBesideDiagonal, EmptyRow::kNan, kNone},
+      {"torch-sdpa-2.5", kAttend, {kZero}, kKeysBesideDiagonal, EmptyRow::kZero, kNone},
+      {"torch-mha", kHide, {}, kKeysBesideDiagonal, EmptyRow::kUnspecified, kNone},
+      {"jax", kAttend, {kZero}, kKeysBesideDiagonal, EmptyRow::kMeanValue, kNone},
+      {"mlx", kAttend, {kKvLenMinusQLen}, kKeysBesideDiagonal, EmptyRow::kUnspecified, kNone},
+      {"flash-attention-2",
+       kAttend,
+       {kKeyLengthMinusQLen},
+       kKeysBesideDiagonal,
+       EmptyRow::kZero,
+       kNatural},
+      {"flashinfer", kAttend, {kKeyLengthMinusQLen}, kKeysBesideDiagonal, EmptyRow::kZero, kBase2},
+      {"cudnn",
+       kAttend,
+       {kZero, kKeyLengthMinusQLen},
+       kKeysWithDiagonal,
+       EmptyRow::kZero,
+       kNatural},
+      {"transformer-engine",
+       kHide,
+       {kZero, kKvLenMinusQLen},
+       kKeysBesideDiagonal,
+       EmptyRow::kZero,
+       kNone},
+      {"ort-gqa", kAttend, {kKeyLengthMinusQLen}, kKeysWithDiagonal, EmptyRow::kUnspecified, kNone},
+  };
+  for (const Fact& fact : kFacts) {
+    SCOPED_TRACE(fact.name);
+    const auto c = ParseContract("{\"contract\": \"" + std::string(fact.name) + "\"}");
+    ASSERT_TRUE(c) << c.error();
+    EXPECT_EQ(c->mask_true_means, fact.mask_true_means);
+    EXPECT_EQ(c->causal_offset, fact.causal_offset);
+    EXPECT_EQ(c->window_counts, fact.window_counts);
+    EXPECT_EQ(c->semantics.empty_row, fact.empty_row);
+    EXPECT_EQ(c->lse, fact.lse);
+  }
+}
+
 struct BadContract {
   const char* json;
   const char* says;
@@ -89,7 +144,7 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
       {R"({"dtypes": ["f32"], "empty_row": 0})", "empty_row"},
       {R"({"dtypes": ["f32"], "min_alignment": 48})", "power of two"},
       {R"({"dtypes": ["f32"], "min_alignment": 18446744073709551615})", "min_alignment"},
-      {R"({"dtypes": ["f32"], "limits": {"max_batch": 0}})", "max_batch"},
+      {R"({"dtypes": ["f32"], "limits": {"max_batch": -1}})", "max_batch"},
       {R"({"dtypes": ["f32"], "limits": {"max": 1}})", "max"},
       {R"({"dtypes": ["f32"], "numerics": {"exp_ulp": -1}})", "exp_ulp"},
       {R"({"dtypes": ["f32"], "numerics": {"f16": {"exp_ulp": -1}}})", "numerics.f16.exp_ulp"},

@@ -135,8 +135,9 @@ std::optional<std::string> CheckPerHead(const char* name, const Problem& p,
 }
 
 std::optional<std::string> CheckScores(const Problem& p) {
-  if (!(p.softcap >= 0) || !std::isfinite(p.softcap)) {
-    return fmt::format("softcap = {} is not a finite number of at least 0", p.softcap);
+  // Narrower than f32's range, which kernels divide by it in.
+  if (p.softcap != 0 && !(p.softcap >= 0x1p-60 && p.softcap <= 0x1p60)) {
+    return fmt::format("softcap = {} is outside 2^-60..2^60; 0 is none", p.softcap);
   }
   for (const auto& error :
        {CheckPerHead("alibi_slopes", p, p.alibi_slopes), CheckPerHead("sinks", p, p.sinks)}) {

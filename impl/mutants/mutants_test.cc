@@ -60,6 +60,36 @@ TEST(PlainKernelTest, StaysWithinTheWorstCaseBound) {
   }
 }
 
+TEST(PlainKernelTest, EveryFeatureStaysWithinTheWorstCaseBound) {
+  const DirectKernel kernel = Make();
+  std::mt19937_64 random(15);
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
+    for (int round = 0; round < 800; ++round) {
+      Problem p = RandomProblem(random, dtype);
+      AddRandomFeatures(random, p);
+      Inputs inputs = RandomInputs(random, p);
+      if (round % 2 == 1 && !p.want_scores) PoisonHidden(p, inputs);
+      ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+    }
+  }
+}
+
+// The faults too, as far as they do not live in tiles at the end of the keys, must read nothing that
+// no storage holds.
+TEST(PlainKernelTest, EveryStorageGivesTheSameBits) {
+  for (const std::string_view id : {"", "padding-ignored-after-batch-0", "kv-head-modulo"}) {
+    const DirectKernel kernel = Make(id);
+    std::mt19937_64 random(16);
+    for (int round = 0; round < 400; ++round) {
+      Problem p = RandomProblem(random, DType::kF32);
+      AddRandomFeatures(random, p);
+      if (!id.empty()) p.key_lengths.reset();
+      ASSERT_TRUE(KeepsBitsInEveryStorage(kernel, p, RandomInputs(random, p)))
+          << id << " round " << round;
+    }
+  }
+}
+
 TEST(PlainKernelTest, KeepsItsPromises) {
   EXPECT_TRUE(KeepsItsPromises(Make(), 60));
 }
@@ -86,9 +116,23 @@ TEST(MutantsTest, IdsAreUniqueAndFound) {
     faults += mutant.kind == MutantKind::kFault ? 1 : 0;
     EXPECT_EQ(mutant.cause.empty(), mutant.kind == MutantKind::kNull) << mutant.id;
   }
-  EXPECT_EQ(faults, 30);
-  EXPECT_EQ(ids.size(), 34u);
+  EXPECT_EQ(faults, 46);
+  EXPECT_EQ(ids.size(), 50u);
   EXPECT_EQ(FindMutant(""), nullptr);
+}
+
+// The storage in which a fault of storage shows; the others show in any.
+DirectStorage StorageFor(Mutation mutation) {
+  switch (mutation) {
+    case Mutation::kPastAfterNew:
+      return DirectStorage::kPast;
+    case Mutation::kPagesOfBatch0:
+      return DirectStorage::kPages;
+    case Mutation::kRingFromSlot0:
+      return DirectStorage::kRing;
+    default:
+      return DirectStorage::kPlain;
+  }
 }
 
 // Each fault shows on some random problem, and a null kernel on nearly all.
@@ -96,16 +140,21 @@ TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
   const DirectKernel correct = Make();
   for (const Mutant& mutant : Mutants()) {
     const DirectKernel kernel = Make(mutant.id);
+    const bool needs_features =
+        mutant.mutation >= Mutation::kSoftcapIgnored && mutant.kind == MutantKind::kFault;
+    const DirectForm form{DirectLayout::kDense, StorageFor(mutant.mutation)};
     std::mt19937_64 random(9);
     int differing = 0;
     for (int round = 0; round < 400; ++round) {
-      const Problem p = RandomProblem(random, DType::kF32);
+      Problem p = RandomProblem(random, DType::kF32);
+      if (needs_features) AddRandomFeatures(random, p);
+      if (form.storage == DirectStorage::kPages) p.want_scores.reset();
       Inputs inputs = RandomInputs(random, p);
       if (mutant.mutation == Mutation::kPoisonThroughZero) PoisonHidden(p, inputs);
       if (mutant.mutation == Mutation::kFiniteRunningMax) {
         for (double& value : inputs.k.values) value *= 3e5;
       }
-      differing += SameBits(correct.Run(p, inputs), kernel.Run(p, inputs)) ? 0 : 1;
+      differing += SameBits(correct.Run(p, inputs, form), kernel.Run(p, inputs, form)) ? 0 : 1;
     }
     EXPECT_GE(differing, mutant.kind == MutantKind::kNull ? 200 : 5) << mutant.id;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "impl/abi/float_types.h"
+#include "impl/abi/input_rows.h"
 
 namespace attest {
 namespace {
@@ -20,13 +21,11 @@ A WeightOf(A score, A max) {
   return std::exp(score - max);
 }
 
-// The bias of a visible or hidden key as a double (exact for every element type); 0 without one.
-double BiasAt(const CallView& call, int64_t b, int64_t h, int64_t i, int64_t j) {
+// The bias of a visible or hidden key as a double (exact for every element type). The call has one.
+double BiasOf(const CallView& call, int64_t b, int64_t h, int64_t i, int64_t j) {
   double value = 0;
-  if (!call.bias) return value;
   WithFloatType(call.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    value = static_cast<double>(call.bias->At<const T>(b, h, i, j));
+    value = static_cast<double>(BiasAt<decltype(zero)>(call, b, h, i, j));
   });
   return value;
 }
@@ -60,20 +59,25 @@ class PlainRun {
 
   PlainRun(const CallView& call, Mutation mutation)
       : call_(call),
+        rows_(call),
         mutation_(mutation),
         scale_(static_cast<A>(ScaleOf(call, mutation))),
-        sums_(static_cast<size_t>(call.value_dim)) {}
+        query_(static_cast<size_t>(call.head_dim)),
+        key_(query_),
+        value_(static_cast<size_t>(call.value_dim)),
+        sums_(value_) {}
 
   void Run() {
     for (int64_t b = 0; b < call_.batch; ++b) {
       for (int64_t h = 0; h < call_.q_heads; ++h) {
-        for (int64_t i = 0; i < call_.q_len; ++i) {
-          if (Is(Mutation::kRowUnwritten) && i % kTile != kTile - 1 && i == call_.q_len - 1)
-            continue;
+        const int64_t rows = call_.StoredRows(b);
+        for (int64_t i = 0; i < rows; ++i) {
+          if (Is(Mutation::kRowUnwritten) && i % kTile != kTile - 1 && i == rows - 1) continue;
           RunRow(b, h, i);
         }
       }
     }
+    WritePresent<T>(call_);
   }
 
  private:
@@ -87,50 +91,55 @@ class PlainRun {
 
   void RunRow(int64_t b, int64_t h, int64_t i) {
     kv_head_ = Is(Mutation::kKvHeadModulo) ? h % call_.kv_heads : call_.KvHead(h);
+    rows_.Query(b, h, i, query_.data());
     seen_ = false;
     if (Is(Mutation::kSplitMergedInBase2)) {
       RunHalves(b, h, i);
     } else {
-      RunKeys(b, h, i, 0, call_.kv_len);
+      RunKeys(b, h, i, 0, call_.StoredKeys(b), SinkOf(h));
     }
     if (Is(Mutation::kFiniteRunningMax)) seen_ = weight_ != 0;
     if (Is(Mutation::kEmptyRowWithoutGuard)) seen_ = true;
     WriteOut(b, h, i);
-    if (call_.lse) {
-      const A lse = max_ + std::log(weight_);
-      call_.lse->At<A>(b, h, i, 0) = !seen_                    ? -std::numeric_limits<A>::infinity()
-                                     : Is(Mutation::kLseBase2) ? lse / std::log(A{2})
-                                                               : lse;
-    }
-    if (call_.weights) WriteWeights(b, h, i);
+    if (call_.lse) WriteLse(b, h, i);
+    if (call_.weights) WriteWeights(*call_.weights, b, h, i);
+    if (call_.scores) WriteScores(b, h, i);
   }
 
-  // Brings the row's sums over the keys [first, last).
-  void RunKeys(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last) {
-    max_ = Is(Mutation::kFiniteRunningMax) ? A(-5e4) : -std::numeric_limits<A>::infinity();
-    weight_ = 0;
+  // -inf without one: a term of weight 0.
+  A SinkOf(int64_t h) const {
+    const bool is_omitted = Is(Mutation::kSinkOmitted) && call_.kv_len > kTile;
+    if (!call_.sinks || is_omitted) return -std::numeric_limits<A>::infinity();
+    return static_cast<A>((*call_.sinks)[static_cast<size_t>(h)]);
+  }
+
+  // Brings the row's sums over the sink and the keys [first, last).
+  void RunKeys(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last, A sink) {
+    max_ = Is(Mutation::kFiniteRunningMax) ? std::max(A(-5e4), sink) : sink;
+    weight_ = WeightOf(sink, max_);
     std::fill(sums_.begin(), sums_.end(), A{0});
     for (int64_t tile = first; tile < last; tile += kTile) {
       if (Is(Mutation::kTileSkipped) && tile == kTile && tile + kTile < last) continue;
       if (Is(Mutation::kLastTileDropped) && tile + kTile > last) continue;
       CollectLanes(b, h, i, tile, std::min(tile + kTile, last));
-      AbsorbLanes(b, tile);
+      AbsorbLanes(b, h, i, tile);
     }
   }
 
   // Two halves, each normalised, merged with weights 2^lse where e^lse is right.
   void RunHalves(int64_t b, int64_t h, int64_t i) {
-    const int64_t half = (call_.kv_len + 1) / 2;
-    RunKeys(b, h, i, 0, half);
+    const int64_t half = (call_.StoredKeys(b) + 1) / 2;
+    RunKeys(b, h, i, 0, half, SinkOf(h));
     const A first_lse = max_ + std::log(weight_);
     std::vector<A> first = sums_;
     for (A& sum : first) sum = weight_ > 0 ? sum / weight_ : A{0};
-    RunKeys(b, h, i, half, call_.kv_len);
+    RunKeys(b, h, i, half, call_.StoredKeys(b), -std::numeric_limits<A>::infinity());
     const A second_lse = max_ + std::log(weight_);
     const A second_sum = weight_;
     max_ = std::max(first_lse, second_lse);
-    const A first_weight = first_lse < max_ ? std::exp2(first_lse - max_) : A(seen_ ? 1 : 0);
-    const A second_weight = second_lse < max_ ? std::exp2(second_lse - max_) : A(seen_ ? 1 : 0);
+    const A whole = A(HasTerms() ? 1 : 0);
+    const A first_weight = first_lse < max_ ? std::exp2(first_lse - max_) : whole;
+    const A second_weight = second_lse < max_ ? std::exp2(second_lse - max_) : whole;
     weight_ = first_weight + second_weight;
     for (size_t c = 0; c < sums_.size(); ++c) {
       const A second = second_sum > 0 ? sums_[c] / second_sum : A{0};
@@ -138,19 +147,63 @@ class PlainRun {
     }
   }
 
-  A ScoreOf(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  bool HasTerms() const { return seen_ || call_.sinks; }
+
+  // Where key j is looked for: in its own place, but for faults of storage.
+  struct Place {
+    int64_t batch, key;
+  };
+  Place PlaceOf(int64_t b, int64_t j) const {
+    const StorageView& s = call_.storage;
+    if (Is(Mutation::kPastAfterNew) && s.past > 0) return {b, (j + s.past) % call_.kv_len};
+    if (Is(Mutation::kPagesOfBatch0) && s.page_size > 0) {
+      return {j < call_.KeyLength(0) ? 0 : b, j};
+    }
+    if (Is(Mutation::kRingFromSlot0) && !s.ring_start.empty()) {
+      const int64_t start = s.ring_start[static_cast<size_t>(b)];
+      return {b, (j + call_.kv_len - start) % call_.kv_len};
+    }
+    return {b, j};
+  }
+
+  A RawScoreOf(int64_t b, int64_t j) {
+    const Place place = PlaceOf(b, j);
+    rows_.Key(place.batch, kv_head_, place.key, key_.data());
     A dot = 0;
-    for (int64_t c = 0; c < call_.head_dim; ++c) {
-      dot += static_cast<A>(call_.q.At<const T>(b, h, i, c)) *
-             static_cast<A>(call_.k.At<const T>(b, kv_head_, j, c));
+    for (size_t c = 0; c < query_.size(); ++c) dot += query_[c] * key_[c];
+    if (Is(Mutation::kKeyScaleIgnored) && call_.fp8) dot /= static_cast<A>(call_.k_scale);
+    return scale_ * dot;
+  }
+
+  A CappedScoreOf(int64_t b, int64_t j) {
+    const bool is_ignored = Is(Mutation::kSoftcapIgnored) && call_.mask;
+    return is_ignored ? RawScoreOf(b, j) : Capped(RawScoreOf(b, j));
+  }
+
+  A Capped(A score) const {
+    const A cap = static_cast<A>(call_.softcap);
+    return cap == 0 ? score : cap * std::tanh(score / cap);
+  }
+
+  A ScoreOf(int64_t b, int64_t h, int64_t i, int64_t j) {
+    const bool is_capped_last = Is(Mutation::kSoftcapAfterBias);
+    A score = is_capped_last ? RawScoreOf(b, j) : CappedScoreOf(b, j);
+    if (UsesBias(call_, mutation_)) {
+      double bias = BiasOf(call_, b, h, i, j);
+      if (Is(Mutation::kBiasRounded) && call_.dtype == DType::kF32) {
+        bias = RoundTo(DType::kBF16, bias);
+      }
+      score += static_cast<A>(bias);
     }
-    const A score = scale_ * dot;
-    if (!UsesBias(call_, mutation_)) return score;
-    double bias = BiasAt(call_, b, h, i, j);
-    if (Is(Mutation::kBiasRounded) && call_.dtype == DType::kF32) {
-      bias = RoundTo(DType::kBF16, bias);
-    }
-    return score + static_cast<A>(bias);
+    if (call_.alibi_slopes) score += AlibiOf(b, h, i, j);
+    return is_capped_last ? Capped(score) : score;
+  }
+
+  A AlibiOf(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (Is(Mutation::kAlibiOfHead0)) h = 0;
+    // Row i - offset stands where row i would without the offset.
+    if (Is(Mutation::kAlibiTopLeft)) i -= call_.DiagonalOffset(b);
+    return AlibiAt<T>(call_, b, h, i, j);
   }
 
   void CollectLanes(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last) {
@@ -172,7 +225,7 @@ class PlainRun {
     }
   }
 
-  void AbsorbLanes(int64_t b, int64_t tile) {
+  void AbsorbLanes(int64_t b, int64_t h, int64_t i, int64_t tile) {
     A max = max_;
     for (int64_t n = 0; n < lane_count_; ++n)
       max = std::max(max, lanes_[static_cast<size_t>(n)].score);
@@ -185,15 +238,25 @@ class PlainRun {
       const Lane& lane = lanes_[static_cast<size_t>(n)];
       const A weight = WeightOf(lane.score, max);
       weight_ += weight;
-      if (lane.key >= 0) AddValue(b, weight, ValueKey(lane.key));
+      if (lane.key >= 0) AddValue(b, weight * KeptShare(b, h, i, lane.key), ValueKey(lane.key));
     }
     max_ = max;
   }
 
+  // What dropout makes of a weight: a factor, 0 where the weight is dropped.
+  A KeptShare(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!call_.dropout) return A{1};
+    if (call_.dropout->keep.template At<const uint8_t>(b, h, i, j) == 0) return A{0};
+    if (Is(Mutation::kDropoutUnscaled) || Is(Mutation::kDropoutRenormalised)) return A{1};
+    return static_cast<A>(1 / (1 - call_.dropout->probability));
+  }
+
   void AddValue(int64_t b, A weight, int64_t key) {
-    for (int64_t c = 0; c < call_.value_dim; ++c) {
-      A& sum = sums_[static_cast<size_t>(c)];
-      sum += weight * static_cast<A>(call_.v.At<const T>(b, kv_head_, key, c));
+    const Place place = PlaceOf(b, key);
+    rows_.Value(place.batch, kv_head_, place.key, value_.data());
+    for (size_t c = 0; c < sums_.size(); ++c) {
+      A& sum = sums_[c];
+      sum += weight * value_[c];
       if (Is(Mutation::kSumsInBf16)) sum = static_cast<A>(RoundTo(DType::kBF16, double(sum)));
     }
   }
@@ -209,30 +272,53 @@ class PlainRun {
 
   void WriteOut(int64_t b, int64_t h, int64_t i) const {
     const A divisor = Is(Mutation::kNotNormalised) && call_.kv_len <= kTile ? A{1} : weight_;
+    const RowSpan<T> out = call_.OutAt<T>(b, h, i);
     for (int64_t c = 0; c < call_.value_dim; ++c) {
       const A value = seen_ ? sums_[static_cast<size_t>(c)] / divisor : A{0};
-      call_.out.At<T>(b, h, i, c) = static_cast<T>(value);
+      out[c] = static_cast<T>(value);
     }
   }
 
-  void WriteWeights(int64_t b, int64_t h, int64_t i) const {
+  void WriteLse(int64_t b, int64_t h, int64_t i) const {
+    const A lse = max_ + std::log(weight_);
+    call_.LseAt<A>(b, h, i) = !HasTerms()               ? -std::numeric_limits<A>::infinity()
+                              : Is(Mutation::kLseBase2) ? lse / std::log(A{2})
+                                                        : lse;
+  }
+
+  void WriteWeights(const TensorView& target, int64_t b, int64_t h, int64_t i) {
     for (int64_t j = 0; j < call_.kv_len; ++j) {
-      A weight = 0;
-      if (PlainVisible(call_, mutation_, b, h, i, j)) {
-        weight = WeightOf(ScoreOf(b, h, i, j), max_);
+      const bool is_visible = seen_ && PlainVisible(call_, mutation_, b, h, i, j);
+      const A weight = is_visible ? WeightOf(ScoreOf(b, h, i, j), max_) / weight_ : A{0};
+      target.At<T>(b, h, i, j) = static_cast<T>(weight);
+    }
+  }
+
+  void WriteScores(int64_t b, int64_t h, int64_t i) {
+    if (call_.score_mode == 3) return WriteWeights(*call_.scores, b, h, i);
+    for (int64_t j = 0; j < call_.kv_len; ++j) {
+      A score = -std::numeric_limits<A>::infinity();
+      if (call_.score_mode == 0) {
+        score = RawScoreOf(b, j);
+      } else if (call_.score_mode == 1) {
+        score = Is(Mutation::kScoresUncapped) ? RawScoreOf(b, j) : CappedScoreOf(b, j);
+      } else if (PlainVisible(call_, mutation_, b, h, i, j)) {
+        score = ScoreOf(b, h, i, j);
       }
-      call_.weights->At<T>(b, h, i, j) = static_cast<T>(seen_ ? weight / weight_ : A{0});
+      call_.scores->At<T>(b, h, i, j) = static_cast<T>(score);
     }
   }
 
   const CallView& call_;
+  const InputRows<T> rows_;
   const Mutation mutation_;
   const A scale_;
 
   // The row at hand.
   int64_t kv_head_ = 0;
-  A max_ = 0;                          // largest score so far
-  A weight_ = 0;                       // sum of weights
+  A max_ = 0;     // largest score, or the sink, so far
+  A weight_ = 0;  // sum of weights
+  std::vector<A> query_, key_, value_;
   std::vector<A> sums_;                // sum of weight * v
   bool seen_ = false;                  // has seen a visible key
   std::array<Lane, kTile + 1> lanes_;  // one may be counted twice
@@ -248,16 +334,29 @@ bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h,
   const int64_t offset = mutation == Mutation::kDiagonalTopLeft ? 0 : call.DiagonalOffset(b);
   const int64_t beyond = j - (i + offset);  // how far the key lies after the diagonal
   const int64_t late = mutation == Mutation::kDiagonalSlid ? 1 : 0;
-  if (call.causal && beyond > late) return false;
+  const bool ignores_prefix = mutation == Mutation::kPrefixIgnored && b > 0;
+  const int64_t prefix = ignores_prefix ? 0 : call.PrefixLength(b);
+  if (call.causal && beyond > late && j >= prefix) return false;
   const int64_t more_left = mutation == Mutation::kWindowLeftOneMore    ? 1
                             : mutation == Mutation::kWindowLeftOneFewer ? -1
                                                                         : 0;
   if (call.window_left && -beyond > *call.window_left + more_left) return false;
   const int64_t more_right = mutation == Mutation::kWindowRightOneMore ? 1 : 0;
   if (call.window_right && beyond > *call.window_right + more_right) return false;
+  if (!call.InOneDocument(mutation == Mutation::kDocumentsOfBatch0 ? 0 : b, i, j)) return false;
+  const int64_t block_head = mutation == Mutation::kBlockMaskOfHead0 ? 0 : h;
+  if (call.block_mask && !call.block_mask->Attends(b, block_head, i, j)) return false;
+  if (mutation == Mutation::kDropoutRenormalised && call.dropout &&
+      call.dropout->keep.At<const uint8_t>(b, h, i, j) == 0) {
+    return false;
+  }
+  if (mutation == Mutation::kQueryLengthsHideKeys && call.query_lengths &&
+      j >= call.QueryLength(b)) {
+    return false;
+  }
   if (call.mask && !MaskAttends(call, mutation, b, h, i, j)) return false;
   if (!UsesBias(call, mutation)) return true;
-  return BiasAt(call, b, h, i, j) != -std::numeric_limits<double>::infinity();
+  return BiasOf(call, b, h, i, j) != -std::numeric_limits<double>::infinity();
 }
 
 void PlainAttention(const CallView& call, Mutation mutation) {

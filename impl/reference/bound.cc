@@ -22,9 +22,11 @@ double Largest(const std::vector<double>& values) {
 }
 
 RowNumbers Constant(const Problem& p, double value) {
-  const auto size = [](int64_t n) { return static_cast<size_t>(n); };
-  return {std::vector<double>(size(p.value_dim), value), value,
-          std::vector<double>(p.want_weights ? size(p.kv_len) : 0, value)};
+  const auto keys = static_cast<size_t>(p.kv_len);
+  const bool wants_weights = p.want_weights || p.want_scores == ScoreMode::kWeights;
+  return {std::vector<double>(static_cast<size_t>(p.value_dim), value), value,
+          std::vector<double>(wants_weights ? keys : 0, value),
+          std::vector<double>(p.want_scores ? keys : 0, value)};
 }
 
 }  // namespace
@@ -36,8 +38,10 @@ class ErrorBound::Impl {
       : p_(problem),
         inputs_(inputs),
         reference_(reference),
+        semantics_(contract.semantics),
+        has_filler_(contract.masking_value.has_value()),
         roundings_(problem, contract.NumericsOf(problem.dtype)),
-        range_(problem, inputs, contract, roundings_),
+        range_(problem, inputs, reference, contract, roundings_),
         largest_bias_(LargestBias(inputs)),
         kv_heads_(static_cast<size_t>(problem.batch * problem.kv_heads)),
         heads_(static_cast<size_t>(problem.batch * problem.q_heads)),
@@ -54,7 +58,7 @@ class ErrorBound::Impl {
 
   RowFloor FloorOf(const Row& row) {
     if (KindOf(row) != Kind::kRounded) return {};
-    return MakeFloor(roundings_, CountVisibleKeys(p_, row),
+    return MakeFloor(roundings_, CountTerms(row),
                      reference_.lse.At(row.batch, row.head, row.query, 0));
   }
 
@@ -67,6 +71,7 @@ class ErrorBound::Impl {
         break;
       case Kind::kFixed:
         numbers = std::make_unique<RowNumbers>(FixedRow(row));
+        numbers->scores = ScoresOf(row, tier, numbers->weights);
         break;
       case Kind::kUnknown:
       case Kind::kRounded:
@@ -102,7 +107,16 @@ class ErrorBound::Impl {
   }
 
   RowContext ContextOf(const Row& row) {
-    return {p_, inputs_, reference_, roundings_, HeadOf(row), row};
+    return {p_, inputs_, reference_, roundings_, semantics_, HeadOf(row), row};
+  }
+
+  // How many terms the row's sums have: its visible keys and its sink.
+  double CountTerms(const Row& row) const { return CountVisibleKeys(p_, row) + (p_.sinks ? 1 : 0); }
+
+  std::vector<double> ScoresOf(const Row& row, Tier tier, const std::vector<double>& weights) {
+    if (!p_.want_scores || tier == kSpread) return {};
+    return ScoreBounds(ContextOf(row), tier == kCheap ? Condition::kByNorms : Condition::kExact,
+                       has_filler_, weights);
   }
 
   Kind KindOf(const Row& row) {
@@ -113,6 +127,8 @@ class ErrorBound::Impl {
       kind = Kind::kOverflow;
     } else if (std::isnan(lse) || IsEmptyRow(p_, row)) {
       kind = Kind::kFixed;
+    } else if (range_.HiddenMayOutweigh(HeadOf(row), row)) {
+      kind = Kind::kOverflow;
     } else {
       kind = Kind::kRounded;
       // Results near the end of their type's range may round out of it.
@@ -122,9 +138,9 @@ class ErrorBound::Impl {
   }
 
   bool MayLeaveOutputRange(const Row& row) {
-    if (HeadOf(row).kv.largest_value < roundings_.out_range / 4) return false;
+    if (HeadOf(row).kv.largest_value * roundings_.kept < roundings_.out_range / 4) return false;
     const double largest = LargestOut(row);
-    const double keys = CountVisibleKeys(p_, row);
+    const double keys = CountTerms(row);
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
     const double crude =
         CrudeBound(ContextOf(row), keys, std::abs(lse) + std::log(keys), MaximaOfHead(row));
@@ -153,6 +169,7 @@ class ErrorBound::Impl {
   void Compute(Tier tier, const Row& row) {
     auto& tiers = EntryOf(row).tiers;
     const auto keep = [&](Tier which, RowNumbers&& numbers) {
+      if (p_.want_scores) numbers.scores = ScoresOf(row, which, numbers.weights);
       tiers[which] = std::make_unique<RowNumbers>(std::move(numbers));
     };
     if (tier == kCheap) {
@@ -180,13 +197,13 @@ class ErrorBound::Impl {
   // values differ by, and at least twice its deviation.
   bool IsInformative(const Row& row) {
     if (HeadOf(row).kv.largest_value == 0) return true;  // V has no range, nor any output
-    const double keys = CountVisibleKeys(p_, row);
+    const double keys = CountTerms(row);
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
     const double log_max = std::abs(lse) + std::log(keys);
     const auto shown = [&](const ColumnMaxima& v, double yardstick) {
       return CrudeBound(ContextOf(row), keys, log_max, v) <= kUninformative * yardstick;
     };
-    if (keys == 1 || HeadOf(row).kv.values_constant) {
+    if (!roundings_.has_zero_values && (keys == 1 || HeadOf(row).kv.values_constant)) {
       const double out = LargestOut(row);
       if (shown({out, out, 0}, out)) return true;
     } else {
@@ -200,19 +217,31 @@ class ErrorBound::Impl {
 
   // No column of any row exceeds these, and rounding does not matter to a tenth.
   ColumnMaxima MaximaOfHead(const Row& row) {
-    const double largest = HeadOf(row).kv.largest_value;
+    const double largest = HeadOf(row).kv.largest_value * roundings_.kept;
     return {largest, largest, 2 * largest};
   }
 
-  // The widest distance in a column between the values of the first and the last visible key.
+  // The widest distance in a column between the values of the first and the last visible key; with a
+  // sink, between the first and 0.
   double DistanceOfEnds(const Row& row) {
     const KeyRange range = VisibleRange(p_, row);
     int64_t first = range.first, last = range.last - 1;
     while (first < last && !Visible(p_, row, first)) ++first;
     while (first < last && !Visible(p_, row, last)) --last;
+    if (roundings_.has_zero_values) return DistanceOfOddEnds(row, first, last);
     if (first >= last) return 0;
     const ConstPlane& v = HeadOf(row).kv.v;
     return (v.row(first) - v.row(last)).cwiseAbs().maxCoeff();
+  }
+
+  // The same where dropout changes the values, or a sink comes last.
+  double DistanceOfOddEnds(const Row& row, int64_t first, int64_t last) {
+    if (first > last || !Visible(p_, row, first)) return 0;
+    const RowContext context = ContextOf(row);
+    Eigen::ArrayXd from, to;
+    context.LoadValues(first, from);
+    context.LoadValues(p_.sinks ? kSinkKey : last, to);
+    return (from - to).abs().maxCoeff();
   }
 
   ColumnMaxima MaximaOf(const Row& row, double keys) {
@@ -238,14 +267,15 @@ class ErrorBound::Impl {
 
   // The widest range of a column over the row's visible keys; where all are constant, the largest
   // |v|.
-  double ValueRange(const Row& row) const {
-    const int64_t kv_head = row.head / p_.heads_per_kv_head();
-    const std::vector<int64_t> keys = VisibleKeys(p_, row);
+  double ValueRange(const Row& row) {
+    const RowContext context = ContextOf(row);
+    std::vector<int64_t> keys = VisibleKeys(p_, row);
+    if (p_.sinks) keys.push_back(kSinkKey);
     double range = 0, largest = 0;
     for (int64_t d = 0; d < p_.value_dim; ++d) {
       double low = kInf, high = -kInf;
       for (const int64_t j : keys) {
-        const double v = inputs_.v.At(row.batch, kv_head, j, d);
+        const double v = context.Value(j, d);
         low = std::min(low, v);
         high = std::max(high, v);
         if (!std::isnan(v)) largest = std::max(largest, std::abs(v));
@@ -258,6 +288,8 @@ class ErrorBound::Impl {
   const Problem& p_;
   const Inputs& inputs_;
   const Reference& reference_;
+  const Semantics semantics_;
+  const bool has_filler_;  // what stands for minus infinity is finite
   const Roundings roundings_;
   const RangeCheck range_;
   const double largest_bias_;

@@ -33,7 +33,12 @@ enum class RowState : uint8_t {
 struct RowNumbers {
   std::vector<double> out;  // [value_dim]
   double lse = 0;
-  std::vector<double> weights;  // [kv_len] where the problem wants weights, else empty
+  // [kv_len] where the problem wants weights, as such or as scores; else empty.
+  std::vector<double> weights;
+  // [kv_len] where the problem wants scores, else empty; of every row that is not unconstrained, empty
+  // or not. 0 where -inf is due, infinite where nothing is claimed: a hidden key that is not finite, a
+  // score that its type may not hold. P is W here, and there is no spread.
+  std::vector<double> scores{};
 };
 
 // An error of at most this share of the floor is settled: it lies within W, and far enough for the

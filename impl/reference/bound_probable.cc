@@ -27,10 +27,9 @@ class RowStatistics {
   RowStatistics(const RowContext& context, const RowErrors& errors)
       : context_(context), r_(context.roundings), e_(errors) {
     GroupKeys();
-    const auto dim =
-        static_cast<double>(context.problem.head_dim) + kScoreRoundings + 2 * r_.input_roundings;
     // Truncations all lean the same way: they add up like their number, not like its root.
-    score_steps_ = r_.biased ? Square(dim) : dim;
+    score_steps_ = r_.biased ? Square(r_.score_roundings) : r_.score_roundings;
+    tilts_ = (context.problem.fp8 ? 3 + kFp8Roundings : 3) * r_.u;
     const double steps = r_.Depth(e_.keys) + e_.max_rescales + kSumRoundings + r_.input_roundings;
     sum_steps_ = std::max(r_.biased ? Square(steps) : steps, alike_pairs_);
     rescales_ = (e_.max_rescales + kPlainExps + 1) *
@@ -86,6 +85,7 @@ class RowStatistics {
   std::vector<double> group_variance_;  // of ln w, by group
   double alike_pairs_ = 0;              // sum of squared group sizes
   double score_steps_ = 0, sum_steps_ = 0, rescales_ = 0;
+  double tilts_ = 0;                       // roundings of constants that multiply every score
   std::vector<double> independent_;        // variances of ln w, by key
   mutable std::vector<double> sum_value_;  // by group, scratch
 };
@@ -118,7 +118,10 @@ void RowStatistics::MeasureColumns(Columns& c) const {
   const int64_t dim = context_.problem.value_dim;
   const auto groups = static_cast<int64_t>(sum_value_.size());
   c.largest.setZero(dim);
-  for (const int64_t j : e_.key) c.largest = c.largest.max(context_.ValueRow(j).abs());
+  for (const int64_t j : e_.key) {
+    context_.LoadValues(j, c.v);
+    c.largest = c.largest.max(c.v.abs());
+  }
   c.unit = (c.largest > 0).select(c.largest, 1.0);
   c.out = context_.OutRow() / c.unit;
   for (Lanes* lanes :
@@ -141,7 +144,8 @@ void RowStatistics::MeasureColumns(Columns& c) const {
 void RowStatistics::AddKey(size_t n, Columns& c) const {
   const double w = e_.weight[n];
   const auto group = static_cast<int64_t>(group_[n]);
-  c.v = context_.ValueRow(e_.key[n]) / c.unit;
+  context_.LoadValues(e_.key[n], c.v);
+  c.v /= c.unit;
   c.away = w * (c.v - c.out);
   c.value = w * c.v;
   c.away_sum += c.away;
@@ -177,11 +181,14 @@ void RowStatistics::Out(const Columns& c, double squares, int64_t d, double& pro
     return;
   }
   const double part = std::min(size, c.value_high(d) - c.value_low(d) + 3 * squares);
-  const double variance = c.variance(d) + Square(r_.u_weight) * c.rounded(d) +
+  // What multiplies weights or values besides is the same for all, but for its last product.
+  const double by_factor = r_.factor_error > 0 ? r_.u : 0;
+  const double variance = c.variance(d) + (Square(r_.u_weight) + Square(by_factor)) * c.rounded(d) +
                           Square(r_.u) * sum_steps_ * (Square(part) + Square(o));
   const double prefix = std::min(c.away_high(d) - c.away_low(d), c.moved(d));
-  const double relative = prefix * rescales_ + c.by_storing(d) + 3 * r_.u * std::abs(c.tilt(d)) +
-                          c.lost(d) + 2 * e_.tiny_lost + MergeError(7) * std::abs(o);
+  const double relative = prefix * rescales_ + c.by_storing(d) + tilts_ * std::abs(c.tilt(d)) +
+                          c.lost(d) + 2 * e_.tiny_lost +
+                          (MergeError(7) + r_.factor_error) * std::abs(o);
   // Of the output as it is: o unit may round to below a power of two.
   const double shared = relative * unit + r_.StoreError(std::abs(context_.Out(d))) +
                         e_.underflow_out + r_.ReferenceError(o * unit, size * unit);
@@ -206,7 +213,7 @@ void RowStatistics::Lse(double& probable, double& spread) const {
     variance += Square(sum_value_[g]) * group_variance_[g];
     rounded += Square(sum_value_[g]);
   }
-  double shared = rescales_ + by_storing + 3 * r_.u * std::abs(tilt) +
+  double shared = rescales_ + by_storing + tilts_ * std::abs(tilt) +
                   MergeError(8 + std::abs(e_.lse)) + r_.u_lse * std::abs(e_.lse) +
                   e_.underflow_weight + r_.ReferenceError(e_.lse, 1 + std::abs(e_.lse));
   if (r_.rounded_lse) {
@@ -220,8 +227,8 @@ void RowStatistics::Lse(double& probable, double& spread) const {
 double RowStatistics::Weight(size_t n, double probable_lse) const {
   const double w = e_.weight[n];
   const double relative = kHoeffding * std::sqrt(independent_[n]) + rescales_ +
-                          e_.biased_score_error[n] + 3 * r_.u * std::abs(e_.score[n]) +
-                          r_.u_weight + MergeError(kDivideRoundings) + probable_lse;
+                          e_.biased_score_error[n] + tilts_ * std::abs(e_.score[n]) + r_.u_weight +
+                          MergeError(kDivideRoundings) + probable_lse;
   const double error = w * relative * kSlack + e_.lost[n] + e_.tiny_lost + e_.underflow_weight;
   return error + r_.StoreError(w + error) + r_.ReferenceError(w, w);
 }
@@ -232,6 +239,7 @@ ProbableBound ComputeProbableBound(const RowContext& context, const RowErrors& e
                                    const RowNumbers& worst) {
   ProbableBound result{worst, worst};
   result.spread.weights.clear();
+  result.spread.scores.clear();
   if (!(errors.max_eta <= kFirstOrder)) return result;
   const RowStatistics statistics(context, errors);
   const auto lower = [](double& target, double value) { target = std::min(target, value); };
@@ -249,7 +257,7 @@ ProbableBound ComputeProbableBound(const RowContext& context, const RowErrors& e
   statistics.Lse(probable, spread);
   lower(result.probable.lse, probable);
   lower(result.spread.lse, spread);
-  for (size_t n = 0; n < errors.key.size() && !worst.weights.empty(); ++n) {
+  for (size_t n = 0; n < errors.visible && !worst.weights.empty(); ++n) {
     lower(result.probable.weights[static_cast<size_t>(errors.key[n])],
           statistics.Weight(n, result.probable.lse));
   }

@@ -59,38 +59,56 @@ void CountRescales(RowErrors& row) {
   const size_t n = row.key.size();
   row.rescales.assign(n, 0.0);
   if (n < 2) return;
+  if (row.visible < n) {
+    // The sink may come first or last, whichever way the keys are walked: so it does both.
+    const auto inside = [n](size_t i) { return i == 0 || i == n ? n - 1 : i - 1; };
+    counter.Count(n + 1, row.score, row.score_error, inside, row.rescales);
+    const auto reversed = [n, inside](size_t i) { return inside(n - i); };
+    counter.Count(n + 1, row.score, row.score_error, reversed, row.rescales);
+    return;
+  }
   counter.Count(
       n, row.score, row.score_error, [](size_t i) { return i; }, row.rescales);
   counter.Count(
       n, row.score, row.score_error, [n](size_t i) { return n - 1 - i; }, row.rescales);
 }
 
-// Fills the scores, their conditions and their errors E.
+// The sink, as the last key: a score that is given, whose condition is its size.
+void AppendSink(const Problem& p, const Roundings& r, const Row& row, RowErrors& e) {
+  const size_t n = e.visible;
+  const double sink = (*p.sinks)[static_cast<size_t>(row.head)];
+  e.score[n] = sink;
+  e.weight[n] = std::exp(sink - e.lse);
+  e.condition[n] = std::abs(sink);
+  e.biased_score_error[n] = r.u_score * std::abs(sink) + r.score_lost + r.score_underflow;
+  e.score_error[n] = Gamma(kScoreRoundings + 2 * r.input_roundings, r.u) * std::abs(sink) +
+                     e.biased_score_error[n];
+  e.max = std::max(e.max, sink);
+}
+
+// Fills the weights, the scores, their conditions and their errors E.
 void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& reference,
                    const Roundings& r, HeadFacts& head, const Row& row, Condition condition,
                    RowErrors& e) {
-  const auto dim = static_cast<double>(p.head_dim);
-  const double gamma = Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u);
-  // No less than kTiny, which moves no weight.
-  const double underflow = r.score_underflow;
-  const Eigen::RowVectorXd* exact =
-      condition == Condition::kExact ? &head.AbsProducts(row.query) : nullptr;
-  const double* scores =
-      &reference.scores.values[reference.scores.Index(row.batch, row.head, row.query, 0)];
-  const double query_norm = r.abs_scale * head.query_norm(row.query);
-  for (size_t n = 0; n < e.key.size(); ++n) {
+  const ScoreErrors errors(p, inputs, r, head, row, condition);
+  const size_t first = reference.scores.Index(row.batch, row.head, row.query, 0);
+  const double* scores = reference.scores.values.data() + first;
+  const double* weights = reference.weights.values.data() + first;
+  for (size_t n = 0; n < e.visible; ++n) {
     const int64_t j = e.key[n];
-    double a = exact ? r.abs_scale * (*exact)(j) : query_norm * head.kv.key_norm(j);
-    if (p.bias) a += std::abs(inputs.bias.Broadcast(row.batch, row.head, row.query, j));
     const double s = scores[j];
-    const double reach = head.query_sum(row.query) + head.kv.key_sum(j);
+    double a = errors.Product(j);
+    if (p.bias) a += errors.Bias(j);
+    const double alibi = p.alibi_slopes ? errors.Alibi(j) : 0;
+    a += alibi;
     e.score[n] = s;
+    e.weight[n] = weights[j];
     e.condition[n] = a;
-    e.biased_score_error[n] = r.u_score * std::abs(s) + r.score_lost + kSlack * r.u_query * a +
-                              r.query_lost * head.kv.key_sum(j) + underflow * (dim + 2 + reach);
-    e.score_error[n] = gamma * a + e.biased_score_error[n];
+    e.biased_score_error[n] = errors.Biased(j, s, a) + r.CapError(a) + r.alibi_tilt * alibi;
+    e.score_error[n] = errors.Summed(a) + e.biased_score_error[n];
     e.max = std::max(e.max, s);
   }
+  if (p.sinks) AppendSink(p, r, row, e);
 }
 
 // What underflow may take from a weight. Unnormalised weights lose less: they are larger. tau is not
@@ -100,20 +118,26 @@ double LostWeight(const Roundings& r, double high, double low) {
   return by_storing + r.weight_underflow;
 }
 
+// e^eta - 1 and 1 - e^-eta or a little more, both rising with eta throughout.
+double Grow(double eta) {
+  if (eta <= kSmallEta) return eta * (1 + eta);
+  return std::max(kSmallEta * (1 + kSmallEta), std::expm1(std::min(eta, kSaturated)));
+}
+double Shrink(double eta) {
+  return eta <= kSmallEta ? eta : std::max(kSmallEta, -std::expm1(-eta));
+}
+
 // Fills eta and all that follows from it.
-void MeasureWeights(const Reference& reference, const Roundings& r, const Row& row, RowErrors& e) {
+void MeasureWeights(const Roundings& r, RowErrors& e) {
   const double depth = r.Depth(e.keys) + kSumRoundings + r.input_roundings;
-  const double* weights =
-      &reference.weights.values[reference.weights.Index(row.batch, row.head, row.query, 0)];
   double sum_phi = 0;
   for (size_t n = 0; n < e.key.size(); ++n) {
-    const double s = e.score[n], w = weights[e.key[n]];
+    const double s = e.score[n], w = e.weight[n];
     const double eta = e.score_error[n] +
                        r.u * (kShiftRoundings * std::max(std::abs(s), std::abs(e.max)) +
                               kLogRoundings * e.log_keys + kRescaleRoundings * (e.max - s)) +
                        (kPlainExps + e.rescales[n]) * r.exp_error;
-    const double grow = eta <= kSmallEta ? eta * (1 + eta) : std::expm1(std::min(eta, kSaturated));
-    e.weight[n] = w;
+    const double grow = Grow(eta);
     e.eta[n] = eta;
     e.grow[n] = grow;
     e.phi[n] = Gamma(depth + e.rescales[n], r.u);
@@ -121,7 +145,7 @@ void MeasureWeights(const Reference& reference, const Roundings& r, const Row& r
     e.max_phi = std::max(e.max_phi, e.phi[n]);
     e.max_rescales = std::max(e.max_rescales, e.rescales[n]);
     e.sum_grow += w * grow;
-    e.shrink += w * (eta <= kSmallEta ? eta : -std::expm1(-eta));
+    e.shrink += w * Shrink(eta);
     const double lost = LostWeight(r, w * (1 + grow), w * (1 - grow));
     e.lost[n] = lost < kTiny ? 0 : lost;
     e.tiny_lost += lost - e.lost[n];
@@ -206,7 +230,12 @@ const RowMajor& KvFacts::SquaredValues() const {
 HeadFacts::HeadFacts(const Problem& p, const Inputs& inputs, const Reference& reference,
                      double bias, const KvFacts& of_kv_head, int64_t b, int64_t h)
     : kv(of_kv_head),
-      largest_bias(bias),
+      largest_alibi(LargestAlibi(p, b, h)),
+      largest_bias(bias + largest_alibi),
+      sink(p.sinks ? std::abs((*p.sinks)[static_cast<size_t>(h)]) : 0),
+      p_(p),
+      b_(b),
+      h_(h),
       q_(PlaneOf(inputs.q, b, h)),
       weights_(PlaneOf(reference.weights, b, h)) {
   query_norm = q_.rowwise().norm().array() + kNormFloor;
@@ -230,11 +259,24 @@ const RowMajor& HeadFacts::SecondMoments() {
   if (!second_moments_) {
     if (weights_.cols() == 0) {
       second_moments_ = RowMajor::Zero(weights_.rows(), kv.v.cols());
+    } else if (p_.dropout) {
+      second_moments_ = DroppedWeights() * kv.SquaredValues();
     } else {
       second_moments_ = weights_ * kv.SquaredValues();
     }
   }
   return *second_moments_;
+}
+
+RowMajor HeadFacts::DroppedWeights() const {
+  const double kept = 1 / (1 - p_.dropout->probability);
+  RowMajor weights = weights_;
+  for (int64_t i = 0; i < weights.rows(); ++i) {
+    for (int64_t j = 0; j < weights.cols(); ++j) {
+      weights(i, j) *= p_.dropout->keep.At(b_, h_, i, j) ? kept * kept : 0;
+    }
+  }
+  return weights;
 }
 
 double LargestBias(const Inputs& inputs) {
@@ -244,6 +286,40 @@ double LargestBias(const Inputs& inputs) {
     largest = std::isfinite(bias) ? std::max(largest, std::abs(bias)) : kInf;
   }
   return largest;
+}
+
+// A distance is largest in a corner.
+double LargestAlibi(const Problem& p, int64_t b, int64_t h) {
+  double largest = 0;
+  if (!p.alibi_slopes) return largest;
+  for (const int64_t i : {int64_t{0}, p.q_len - 1}) {
+    for (const int64_t j : {int64_t{0}, p.kv_len - 1}) {
+      largest = std::max(largest, std::abs(p.Alibi(b, h, i, j)));
+    }
+  }
+  return largest;
+}
+
+ScoreErrors::ScoreErrors(const Problem& p, const Inputs& inputs, const Roundings& r,
+                         HeadFacts& head, const Row& row, Condition condition)
+    : p_(p),
+      inputs_(inputs),
+      r_(r),
+      head_(head),
+      row_(row),
+      exact_(condition == Condition::kExact ? &head.AbsProducts(row.query) : nullptr),
+      query_norm_(r.abs_scale * head.query_norm(row.query)),
+      query_sum_(head.query_sum(row.query)),
+      gamma_(Gamma(r.score_roundings, r.u)) {}
+
+double ScoreErrors::Bias(int64_t key) const {
+  if (!p_.bias) return 0;
+  const double bias = inputs_.bias.Broadcast(row_.batch, row_.head, row_.query, key);
+  return bias == -kInf ? 0 : std::abs(bias);
+}
+
+double ScoreErrors::Alibi(int64_t key) const {
+  return std::abs(p_.Alibi(row_.batch, row_.head, row_.query, key));
 }
 
 double RowErrors::least_sum() const {
@@ -261,6 +337,8 @@ void MeasureRow(const Problem& p, const Inputs& inputs, const Reference& referen
                 const Roundings& r, HeadFacts& head, const Row& row, Condition condition,
                 RowErrors& e) {
   ListVisibleKeys(p, row, e.key);
+  e.visible = e.key.size();
+  if (p.sinks) e.key.push_back(kSinkKey);
   const size_t n = e.key.size();
   for (std::vector<double>* column :
        {&e.weight, &e.score, &e.condition, &e.biased_score_error, &e.score_error, &e.rescales,
@@ -269,7 +347,7 @@ void MeasureRow(const Problem& p, const Inputs& inputs, const Reference& referen
   }
   e.keys = static_cast<double>(n);
   e.log_keys = std::log(e.keys);
-  e.underflow_out = (4 * e.keys + 32) * r.tau;
+  e.underflow_out = (4 * e.keys + 32) * r.value_underflow;
   e.underflow_weight = (e.keys + 4) * r.tau;
   e.max = -kInf;
   e.lse = reference.lse.At(row.batch, row.head, row.query, 0);
@@ -277,7 +355,7 @@ void MeasureRow(const Problem& p, const Inputs& inputs, const Reference& referen
   e.sum_lost = e.tiny_lost = 0;
   MeasureScores(p, inputs, reference, r, head, row, condition, e);
   CountRescales(e);
-  MeasureWeights(reference, r, row, e);
+  MeasureWeights(r, e);
 }
 
 }  // namespace attest

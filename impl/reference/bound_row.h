@@ -3,6 +3,7 @@
 #ifndef ATTEST_REFERENCE_BOUND_ROW_H_
 #define ATTEST_REFERENCE_BOUND_ROW_H_
 
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -53,11 +54,14 @@ struct KvFacts {
 // What the rows of one query head share.
 class HeadFacts {
  public:
+  // `bias` as LargestBias gives it. The problem must outlive it.
   HeadFacts(const Problem& p, const Inputs& inputs, const Reference& reference, double bias,
             const KvFacts& kv, int64_t b, int64_t h);
 
   const KvFacts& kv;
-  const double largest_bias;   // of the whole problem, as LargestBias gives it
+  const double largest_alibi;
+  const double largest_bias;   // of the whole problem, and largest_alibi
+  const double sink;           // |sink|, 0 without
   Eigen::VectorXd query_norm;  // as key_norm
   Eigen::VectorXd query_sum;
   double largest_query = 0;    // of the query sums, so at least every |q_d|
@@ -65,10 +69,15 @@ class HeadFacts {
 
   // |q||K|^T of one query. Holds until another query is asked for.
   const Eigen::RowVectorXd& AbsProducts(int64_t query);
-  // sum of w v^2 by row and column, made when first asked for.
+  // sum of w v^2 by row and column, v as dropout leaves it; made when first asked for.
   const RowMajor& SecondMoments();
 
  private:
+  // The weights times the square of what dropout multiplies them by.
+  RowMajor DroppedWeights() const;
+
+  const Problem& p_;
+  const int64_t b_, h_;
   const ConstPlane q_, weights_;
   Eigen::RowVectorXd abs_products_;
   int64_t abs_products_of_ = -1;
@@ -77,15 +86,67 @@ class HeadFacts {
 
 // The largest |bias| that is not -inf; infinite where one is NaN or +inf.
 double LargestBias(const Inputs& inputs);
+// The largest |slope * distance| of a head; 0 without ALiBi.
+double LargestAlibi(const Problem& p, int64_t b, int64_t h);
 
 enum class Condition { kByNorms, kExact };  // |q||k_j| from above, or sum |q_d||k_jd|
 
+// How far the scores of one row may be off. All must outlive it.
+class ScoreErrors {
+ public:
+  ScoreErrors(const Problem& p, const Inputs& inputs, const Roundings& r, HeadFacts& head,
+              const Row& row, Condition condition);
+
+  // |scale| |q||k|, the magnitude of the terms of scale * q.k.
+  double Product(int64_t key) const {
+    return exact_ ? r_.abs_scale * (*exact_)(key) : query_norm_ * head_.kv.key_norm(key);
+  }
+  // That of what is added to it: bias and ALiBi. A bias of -inf hides and adds nothing.
+  double Bias(int64_t key) const;
+  double Alibi(int64_t key) const;
+
+  // The part that is no sum of roundings, of a score `s` whose terms have the magnitude `condition`.
+  double Biased(int64_t key, double s, double condition) const {
+    const double reach = query_sum_ + head_.kv.key_sum(key);
+    return r_.u_score * std::abs(s) + r_.score_lost + kSlack * r_.u_query * condition +
+           r_.query_lost * head_.kv.key_sum(key) + r_.score_underflow * (r_.score_products + reach);
+  }
+  double Summed(double condition) const { return gamma_ * condition; }
+  // Which steps a score has behind it besides its products: bias and ALiBi, the softcap.
+  struct Steps {
+    bool added = true;
+    bool capped = true;  // means nothing without a softcap
+  };
+  // The magnitude of the terms of a score, and how far it may be off; `s` is the score itself.
+  double ConditionOf(int64_t key, Steps steps) const {
+    return Product(key) + (steps.added ? Bias(key) + Alibi(key) : 0);
+  }
+  double Of(int64_t key, double s, Steps steps) const {
+    const double a = ConditionOf(key, steps);
+    return Summed(a) + Biased(key, s, a) + (steps.capped ? r_.CapError(a) : 0) +
+           (steps.added ? r_.alibi_tilt * Alibi(key) : 0);
+  }
+
+ private:
+  const Problem& p_;
+  const Inputs& inputs_;
+  const Roundings& r_;
+  const HeadFacts& head_;
+  const Row row_;
+  const Eigen::RowVectorXd* const exact_;
+  const double query_norm_, query_sum_, gamma_;
+};
+
+// Stands among the keys of a row for its sink: a key with that score and the value 0.
+constexpr int64_t kSinkKey = -1;
+
 struct RowErrors {
-  double keys = 0;                         // n
-  std::vector<int64_t> key;                // visible keys in order; all below are indexed alike
-  std::vector<double> weight;              // w, of the reference
-  std::vector<double> score;               // s
-  std::vector<double> condition;           // a: scale |q||k| + |bias|
+  double keys = 0;             // n
+  size_t visible = 0;          // how many of them are keys: all but the sink
+  std::vector<int64_t> key;    // visible keys in order, then the sink; all below are indexed alike
+  std::vector<double> weight;  // w, of the reference
+  std::vector<double> score;   // s
+  std::vector<double> condition;           // a: scale |q||k| + |bias| + |ALiBi|
   std::vector<double> biased_score_error;  // part of a score's error that is no sum of roundings
   std::vector<double> score_error;         // E
   std::vector<double> rescales;            // R

@@ -8,6 +8,7 @@
 
 #include "impl/attention/visibility.h"
 #include "impl/reference/extended_reference.h"
+#include "impl/reference/float_kernel.h"
 #include "impl/reference/testing.h"
 
 namespace attest {
@@ -23,67 +24,6 @@ BoundArrays WorstOf(const Problem& p, const Inputs& in, const Reference& referen
   const Contract contract = StrictContract();
   ErrorBound bound(p, in, reference, contract);
   return ArraysOf(p, bound, &ErrorBound::WorstOf);
-}
-
-// One row of a correct float kernel: online softmax over tiles, in a choice of orders and forms.
-struct FloatVariant {
-  int64_t tile = 1;
-  bool reversed = false;
-  bool base2 = false;  // exp2 with log2e folded into the scale
-  bool scale_on_query = false;
-  float exp_error = 0;  // relative, in ulp
-};
-
-struct FloatRow {
-  std::vector<float> out;
-  float lse = 0;
-};
-
-FloatRow RunFloatRow(const Problem& p, const Inputs& in, const Row& row, const FloatVariant& v) {
-  std::vector<int64_t> keys = VisibleKeys(p, row);
-  if (v.reversed) std::reverse(keys.begin(), keys.end());
-  const float scale = static_cast<float>(p.EffectiveScale());
-  const int64_t kv_head = row.head / p.heads_per_kv_head();
-  constexpr float kLog2E = 1.44269504f;
-  const auto bend = [&](float x) { return x == 1 ? x : x * (1 + v.exp_error * 0x1p-23f); };
-  const auto exp_of = [&](float x) { return bend(v.base2 ? std::exp2(x) : std::exp(x)); };
-  const auto score_of = [&](int64_t j) {
-    float dot = 0;
-    for (int64_t d = 0; d < p.head_dim; ++d) {
-      float q = static_cast<float>(in.q.At(row.batch, row.head, row.query, d));
-      if (v.scale_on_query) q *= scale;
-      dot += q * static_cast<float>(in.k.At(row.batch, kv_head, j, d));
-    }
-    if (!v.scale_on_query) dot *= scale;
-    if (p.bias) {
-      const Shape4& s = in.bias.shape;
-      dot += static_cast<float>(
-          in.bias.At(row.batch % s[0], row.head % s[1], row.query % s[2], j % s[3]));
-    }
-    return v.base2 ? dot * kLog2E : dot;
-  };
-  FloatRow result{std::vector<float>(static_cast<size_t>(p.value_dim), 0.0f), 0};
-  float max = -INFINITY, sum = 0;
-  for (size_t first = 0; first < keys.size(); first += static_cast<size_t>(v.tile)) {
-    const size_t last = std::min(keys.size(), first + static_cast<size_t>(v.tile));
-    float new_max = max;
-    for (size_t n = first; n < last; ++n) new_max = std::max(new_max, score_of(keys[n]));
-    const float correction = max == new_max ? 1.0f : exp_of(max - new_max);
-    sum *= correction;
-    for (float& x : result.out) x *= correction;
-    for (size_t n = first; n < last; ++n) {
-      const float weight = exp_of(score_of(keys[n]) - new_max);
-      sum += weight;
-      for (int64_t d = 0; d < p.value_dim; ++d) {
-        result.out[static_cast<size_t>(d)] +=
-            weight * static_cast<float>(in.v.At(row.batch, kv_head, keys[n], d));
-      }
-    }
-    max = new_max;
-  }
-  for (float& x : result.out) x = keys.empty() ? 0 : x / sum;
-  result.lse = (v.base2 ? max / kLog2E : max) + std::log(sum);
-  return result;
 }
 
 // Runs `visit(kernel value, reference value, bound)` over every out and lse of constrained rows.
@@ -107,15 +47,12 @@ bool Within(double got, double want, double bound) {
 }
 
 TEST(BoundTest, NoCorrectVariantExceedsIt) {
-  const FloatVariant kVariants[] = {{1, false, false, false, 0}, {4, false, true, false, 0},
-                                    {3, true, false, true, 0},   {100, false, true, true, 3},
-                                    {1, true, true, false, -3},  {2, false, false, false, 3.4f}};
   RandomProblems random(7);
   int64_t checked = 0;
   for (int round = 0; round < 1500; ++round) {
     const Problem p = random.Draw();
     const Inputs in = random.Fill(p, std::pow(10.0, static_cast<double>(round % 5) - 2));
-    for (const FloatVariant& variant : kVariants) {
+    for (const FloatVariant& variant : kFloatVariants) {
       ForEachElement(p, in, variant, [&](double got, double want, double bound) {
         ++checked;
         ASSERT_TRUE(Within(got, want, bound))
@@ -137,7 +74,7 @@ TEST(BoundTest, ItIsTightEnoughToSeeOneDroppedKeyOfAThousand) {
   dropped.key_lengths = {999};
   const Reference reference = ComputeReference(p, in, kZeroRows);
   const BoundArrays bound = WorstOf(p, in, reference);
-  const FloatRow got = RunFloatRow(dropped, in, Row{}, {64, false, false, false, 0});
+  const FloatRow got = RunFloatRow(dropped, in, Row{}, {64});
   int seen = 0;
   for (int64_t d = 0; d < p.value_dim; ++d) {
     seen += !Within(got.out[static_cast<size_t>(d)], reference.out.values[static_cast<size_t>(d)],
@@ -200,13 +137,10 @@ class TierTest : public testing::TestWithParam<DType> {
   TierTest() : random_(11) {}
 
   Problem Draw(Inputs& in, int round) {
-    Problem p = random_.Draw();
+    Problem p = random_.DrawSurface();
     p.dtype = GetParam();
     p.want_weights = round % 2 == 0;
     in = random_.Fill(p, std::pow(10.0, static_cast<double>(round % 7) - 3));
-    for (Array* array : {&in.q, &in.k, &in.v, &in.bias}) {
-      for (double& x : array->values) x = RoundTo(p.dtype, x);
-    }
     return p;
   }
 
@@ -221,6 +155,8 @@ class TierTest : public testing::TestWithParam<DType> {
       profile.summation_block = 3;
     }
     if (round % 11 == 0) profile.accumulate = DType::kF16;
+    if (round % 2) contract.semantics.softcap_order = SoftcapOrder::kAfterBias;
+    if (round % 13 == 0) contract.masking_value = MaskingValue{-1e4, round % 26 == 0};
     return contract;
   }
 
@@ -232,6 +168,7 @@ testing::AssertionResult AtMost(const RowNumbers& a, const RowNumbers& b) {
     std::vector<double> all = row.out;
     all.push_back(row.lse);
     all.insert(all.end(), row.weights.begin(), row.weights.end());
+    all.insert(all.end(), row.scores.begin(), row.scores.end());
     return all;
   };
   const std::vector<double> x = numbers(a), y = numbers(b);

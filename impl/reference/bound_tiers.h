@@ -13,18 +13,32 @@ struct RowContext {
   const Inputs& inputs;
   const Reference& reference;
   const Roundings& roundings;
+  const Semantics& semantics;
   HeadFacts& head;
   Row row;
 
+  // What dropout multiplies the weight of a key by.
+  double Kept(int64_t key) const {
+    if (!problem.dropout) return 1;
+    return problem.dropout->keep.At(row.batch, row.head, row.query, key) ? roundings.kept : 0;
+  }
+  // What the weight of a key, or of the sink, multiplies.
   double Value(int64_t key, int64_t column) const {
-    return inputs.v.At(row.batch, row.head / problem.heads_per_kv_head(), key, column);
+    if (key == kSinkKey) return 0;
+    return inputs.v.At(row.batch, row.head / problem.heads_per_kv_head(), key, column) * Kept(key);
   }
   double Out(int64_t column) const {
     return reference.out.At(row.batch, row.head, row.query, column);
   }
-  // All columns of a key's value, and of the row's output.
-  Eigen::Map<const Eigen::ArrayXd> ValueRow(int64_t key) const {
-    return {head.kv.v.data() + key * problem.value_dim, problem.value_dim};
+  // All columns of Value, and of the row's output.
+  void LoadValues(int64_t key, Eigen::ArrayXd& values) const {
+    if (key == kSinkKey) {
+      values.setZero(problem.value_dim);
+      return;
+    }
+    values = Eigen::Map<const Eigen::ArrayXd>(head.kv.v.data() + key * problem.value_dim,
+                                              problem.value_dim);
+    if (problem.dropout) values *= Kept(key);
   }
   Eigen::Map<const Eigen::ArrayXd> OutRow() const {
     return {reference.out.values.data() + reference.out.Index(row.batch, row.head, row.query, 0),
@@ -36,7 +50,13 @@ struct RowContext {
 RowNumbers WorstBound(const RowContext& context, const RowErrors& errors);
 RowNumbers CheapBound(const RowContext& context, const RowErrors& errors);
 
-// Every part of W from below, for a row of `keys` visible keys: eta of each key is at least
+// W of the scores that are asked for, of hidden keys too; of the weights it is `weights`. Where what
+// stands for minus infinity is finite (`has_filler`), nothing is claimed of what the scores output
+// holds for a hidden key.
+std::vector<double> ScoreBounds(const RowContext& context, Condition condition, bool has_filler,
+                                const std::vector<double>& weights);
+
+// Every part of W from below, for a row of `keys` visible keys, the sink among them: eta of each key is at least
 // u (8 |m| + 8 ln n) + 3 eps, each sum meets at least phi with no rescale, sum w |v| is at least |o|.
 RowFloor MakeFloor(const Roundings& roundings, double keys, double lse);
 

@@ -44,7 +44,7 @@ double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, c
   if (!(sums.theta < 1)) return kInf;
   const double o = std::abs(c.out);
   const double numerator =
-      c.summed + r.u_weight * (c.rounded + c.common) + kSlack * c.lost + c.common * sums.lost;
+      c.summed + r.u_numerator * (c.rounded + c.common) + kSlack * c.lost + c.common * sums.lost;
   const double mean = c.common + (numerator + (o + c.common) * sums.theta) / (1 - sums.theta);
   const double merged =
       mean + kDivideRoundings * r.u * (o + mean) +
@@ -81,12 +81,13 @@ double StoredWeightBound(const Roundings& r, const RowErrors& e, double w, doubl
 
 // A weight is e^s / sum e^s, or e^(s - lse): the first loses in the sum, the second in |lse|.
 std::vector<double> WeightBounds(const RowContext& context, const RowErrors& e) {
-  if (!context.problem.want_weights) return {};
+  const Problem& p = context.problem;
+  if (!p.want_weights && p.want_scores != ScoreMode::kWeights) return {};
   const Roundings& r = context.roundings;
-  std::vector<double> bounds(static_cast<size_t>(context.problem.kv_len), 0.0);
+  std::vector<double> bounds(static_cast<size_t>(p.kv_len), 0.0);
   const double relative = DivisionError(r, e, e.theta);
   const double least_sum = e.least_sum();
-  for (size_t n = 0; n < e.key.size(); ++n) {
+  for (size_t n = 0; n < e.visible; ++n) {
     const double w = e.weight[n];
     double error = 1 + relative;
     if (!e.saturated) {
@@ -162,7 +163,7 @@ void Columns::Measure(const RowContext& context, const RowErrors& e) {
   }
   for (size_t n = 0; n < e.key.size(); ++n) {
     const double w = e.weight[n], grow = w * e.grow[n], high = w * (1 + e.grow[n]);
-    v = context.ValueRow(e.key[n]);
+    context.LoadValues(e.key[n], v);
     absolute = v.abs();
     away = (v - out).abs();
     either = absolute.max(away);
@@ -243,7 +244,11 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
       bound.out.push_back(0);
       continue;
     }
-    const double low = extremes.least(d), top = extremes.greatest(d);
+    double low = extremes.least(d), top = extremes.greatest(d);
+    if (context.roundings.has_zero_values) {
+      low = std::min(0.0, low * context.roundings.kept);
+      top = std::max(0.0, top * context.roundings.kept);
+    }
     const double largest = std::max(std::abs(low), std::abs(top));
     const auto least = [](double sum, double cap) { return sum < cap ? sum : cap; };
     const double distance = std::max(top - o, o - low);
@@ -271,11 +276,12 @@ RowFloor MakeFloor(const Roundings& r, double keys, double lse) {
   // m lies between lse - ln n and lse.
   const double max = std::max({0.0, lse - log_keys, -lse});
   const double merge = r.u * (kMergeRoundings * (max + 1) + kMergeLogRoundings * log_keys);
-  const double eta =
-      r.u * (kShiftRoundings * max + kLogRoundings * log_keys) + kPlainExps * r.exp_error;
+  const double eta = r.u * (kShiftRoundings * max + kLogRoundings * log_keys) +
+                     kPlainExps * r.exp_error +
+                     (r.has_zero_values ? 0 : r.cap_error);  // which a sink is spared
   const double sum = phi / (1 - phi);
   RowFloor floor;
-  const double mean = (phi + r.u_weight) / (1 - phi) + sum;
+  const double mean = (phi + r.u_numerator) / (1 - phi) + sum;
   floor.out_slope = mean + kDivideRoundings * r.u * (1 + mean) + merge;
   const double steps = r.tau < kTiny ? 1 : keys;
   floor.out_offset = (3 * steps + 9) * r.tau;
@@ -298,14 +304,16 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   const Roundings& r = context.roundings;
   const HeadFacts& head = context.head;
   const int64_t i = context.row.query;
-  const auto dim = static_cast<double>(context.problem.head_dim);
-  const double a = r.abs_scale * head.query_norm(i) * head.kv.largest_key_norm + head.largest_bias;
-  const double reach = dim + 2 + head.query_sum(i) + head.kv.largest_key_sum;
-  const double score_error =
-      (Gamma(dim + kScoreRoundings + 2 * r.input_roundings, r.u) + r.u_score + kSlack * r.u_query) *
-          a +
-      r.score_lost + r.query_lost * head.kv.largest_key_sum + r.score_underflow * reach;
-  const double tau = head.kv.largest_value < 1e40 * kTiny ? r.tau : std::max(kTiny, r.tau);
+  const double a = std::max(
+      r.abs_scale * head.query_norm(i) * head.kv.largest_key_norm + head.largest_bias, head.sink);
+  const double reach = r.score_products + head.query_sum(i) + head.kv.largest_key_sum;
+  const double score_error = (Gamma(r.score_roundings, r.u) + r.u_score + kSlack * r.u_query) * a +
+                             r.score_lost + r.query_lost * head.kv.largest_key_sum +
+                             r.score_underflow * reach + r.CapError(a) +
+                             r.alibi_tilt * head.largest_alibi;
+  const double largest = head.kv.largest_value * r.kept;
+  const double tau =
+      largest < 1e40 * kTiny ? r.value_underflow : std::max(kTiny, r.value_underflow);
   RowErrors e;
   e.underflow_out = (4 * keys + 32) * tau;
   e.keys = keys;
@@ -326,7 +334,7 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   c.common = grow * v.deviation / z;
   c.summed = phi * (1 + grow) * v.root / z;
   c.rounded = is_flat ? 2 * v.root : (1 + grow) * (v.root + v.deviation) / z;
-  c.lost = lost * 2 * head.kv.largest_value;
+  c.lost = lost * 2 * largest;
   c.size = v.root;
   return OutBound(r, e, {phi * (1 + grow) / z, eta, lost}, c);
 }

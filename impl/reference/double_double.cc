@@ -82,6 +82,25 @@ DoubleDouble Exp(const DoubleDouble& x) {
   return Scaled(power + power * ExpMinusOne(rest), whole >> kStepBits);
 }
 
+// Up to 1/4 by sinh and cosh, the Taylor series of both in Horner's form up to x^18: what is left out
+// is below 2^-93 of either. Each of the nine steps makes less than 2^-100. Beyond, as (e^2x - 1) /
+// (e^2x + 1): there e^2x - 1 is at least 0.39 e^2x, and so wrong by at most 2.6 * 2^-80, the sum by
+// 2^-80, at 40 by nothing: 1 - tanh is below 2^-114.
+DoubleDouble Tanh(const DoubleDouble& x) {
+  if (std::abs(x.high) > 40) return {std::copysign(1.0, x.high), 0};
+  if (!(std::abs(x.high) < 0.25)) {
+    const DoubleDouble power = Exp(x * 2.0);
+    return (power + -1.0) / (power + 1.0);
+  }
+  const DoubleDouble square = x * x;
+  DoubleDouble sinh_by_x{1, 0}, cosh{1, 0};
+  for (double n = 18; n > 0; n -= 2) {
+    sinh_by_x = square * sinh_by_x / DoubleDouble{n * (n + 1), 0} + 1.0;
+    cosh = square * cosh / DoubleDouble{n * (n - 1), 0} + 1.0;
+  }
+  return x * sinh_by_x / cosh;
+}
+
 // One step of Newton's from the double logarithm, whose error e is at most an ulp, 2^-44 at the ends
 // of the range: the step leaves e^2 / 2 < 2^-88, and the 2^-80 of Exp.
 DoubleDouble Log(const DoubleDouble& x) {

@@ -124,6 +124,9 @@ inline DoubleDouble Sqrt(const DoubleDouble& x) {
 // become subnormal, with an absolute error of 2^-1074, and below -746 zero.
 DoubleDouble Exp(const DoubleDouble& x);
 
+// The hyperbolic tangent, with relative error at most 2^-77. Infinities give +-1, NaN stays NaN.
+DoubleDouble Tanh(const DoubleDouble& x);
+
 // The natural logarithm for x.high in [2^-900, 2^900], with an absolute error of at most 2^-79;
 // Log(1) is exactly 0.
 DoubleDouble Log(const DoubleDouble& x);

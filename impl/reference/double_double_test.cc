@@ -121,6 +121,40 @@ TEST(DoubleDoubleTest, ExpEndsWhereDoubleDoes) {
   EXPECT_TRUE(std::isnan(Exp({std::nan(""), 0}).high));
 }
 
+// Near 0, where a tanh made of exp loses digits, against its own series.
+Quad QuadTanh(Quad x) {
+  const Quad square = x * x;
+  if (square < 0x1p-20) {
+    const Quad seventh = square * (Quad{62} / 2835 - square * (Quad{1382} / 155925));
+    return x * (1 - square * (Quad{1} / 3 -
+                              square * (Quad{2} / 15 - square * (Quad{17} / 315 - seventh))));
+  }
+  const Quad power = QuadExp(2 * x);
+  return (power - 1) / (power + 1);
+}
+
+TEST(DoubleDoubleTest, TanhIsGoodToSeventySevenBits) {
+  Drawn draw;
+  for (int round = 0; round < 5000; ++round) {
+    const double span = std::ldexp(1.0, round % 50 - 44);  // up to 32
+    const DoubleDouble x = TwoSum(draw.Signed() * span, draw.Signed() * span * 0x1p-54);
+    ASSERT_LE(ErrorInUnits(Tanh(x), QuadTanh(ToQuad(x))), 0x1p29) << x.high;
+    const DoubleDouble minus = Tanh(x * -1.0);
+    ASSERT_LE(std::abs((minus + Tanh(x)).high), 0x1p-77 * std::abs(minus.high));
+  }
+}
+
+TEST(DoubleDoubleTest, TanhEndsAtOne) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(Tanh({0, 0}).high, 0);
+  EXPECT_EQ(Tanh({0x1p-1000, 0}).high, 0x1p-1000);
+  for (const double x : {40.0, 41.0, 1e300, inf}) {
+    EXPECT_EQ(Tanh({x, 0}).high, 1);
+    EXPECT_EQ(Tanh({-x, 0}).high, -1);
+  }
+  EXPECT_TRUE(std::isnan(Tanh({std::nan(""), 0}).high));
+}
+
 TEST(DoubleDoubleTest, LogUndoesExp) {
   Drawn draw;
   for (int round = 0; round < 5000; ++round) {

@@ -92,6 +92,11 @@ class CompensatedSums {
   std::vector<double> sums_, rests_;
 };
 
+void CopyRow(const Array& from, const Row& row, Array& to) {
+  const auto at = static_cast<std::ptrdiff_t>(from.Index(row.batch, row.head, row.query, 0));
+  std::copy_n(from.values.begin() + at, from.shape[3], to.values.begin() + at);
+}
+
 // One (batch item, query head). A row is computed into `result`, or, where anything in it turns out
 // not to be finite, left for the double reference: Compute says which.
 class ExtendedHead {
@@ -101,18 +106,33 @@ class ExtendedHead {
       : p_(p),
         inputs_(inputs),
         semantics_(semantics),
+        steps_(p, inputs, semantics),
+        sink_(SinkOf(p, h)),
         keys_(inputs.k, b, h / p.heads_per_kv_head(), /*transposed=*/true),
         values_(inputs.v, b, h / p.heads_per_kv_head(), /*transposed=*/false),
-        result_(result) {}
+        result_(result) {
+    if (p.dropout) kept_ = DoubleDouble{1, 0} / TwoSum(1, -p.dropout->probability);
+  }
 
   bool Compute(const Row& row) {
+    KeepEarlyScores(row);
     ListVisibleKeys(p_, row, visible_);
-    if (visible_.empty()) return ComputeEmptyRow(row);
+    if (visible_.empty() && !sink_) {
+      if (!ComputeEmptyRow(row)) return false;
+    } else if (!ComputeVisible(row)) {
+      return false;
+    }
+    KeepLateScores(row);
+    return true;
+  }
+
+ private:
+  bool ComputeVisible(const Row& row) {
     if (!Score(row, /*biased=*/true)) return false;
     for (size_t n = 0; n < visible_.size(); ++n) {
       result_.scores.At(row.batch, row.head, row.query, visible_[n]) = scores_[n].high;
     }
-    const double max = Exponentiate();
+    const double max = Exponentiate(sink_);
     result_.lse.At(row.batch, row.head, row.query, 0) = (Log(total_) + max).high;
     const DoubleDouble share = DoubleDouble{1, 0} / total_;
     for (size_t n = 0; n < visible_.size(); ++n) {
@@ -121,7 +141,6 @@ class ExtendedHead {
     return AverageValues(row);
   }
 
- private:
   bool ComputeEmptyRow(const Row& row) {
     result_.lse.At(row.batch, row.head, row.query, 0) = LseOfEmptyRow(semantics_.lse_empty_row);
     if (const auto constant = ConstantOfEmptyRow(semantics_.empty_row, p_)) {
@@ -130,19 +149,25 @@ class ExtendedHead {
       }
       return true;
     }
-    visible_.resize(static_cast<size_t>(p_.kv_len));
-    std::iota(visible_.begin(), visible_.end(), 0);
+    SeeEveryKey();
     if (semantics_.empty_row == EmptyRow::kMeanValue) {
       scores_.assign(visible_.size(), {0, 0});
     } else if (!Score(row, /*biased=*/false)) {
       return false;
     }
-    Exponentiate();
+    Exponentiate(std::nullopt);
     return AverageValues(row);
   }
 
-  // Sets scores_, one a visible key. False if any is not finite.
-  bool Score(const Row& row, bool biased) {
+  void SeeEveryKey() {
+    visible_.resize(static_cast<size_t>(p_.kv_len));
+    std::iota(visible_.begin(), visible_.end(), 0);
+  }
+
+  // Sets scores_ to scale * q.k, one a visible key.
+  void Multiply(const Row& row) {
+    scores_.clear();
+    if (visible_.empty()) return;
     const int64_t first = visible_.front();
     sums_.Reset(static_cast<size_t>(visible_.back() + 1 - first));
     for (int64_t d = 0; d < p_.head_dim; ++d) {
@@ -150,23 +175,29 @@ class ExtendedHead {
       sums_.AddProducts({q, 0}, keys_.LineAt(d, first));
     }
     const double scale = p_.EffectiveScale();
-    scores_.clear();
     for (const int64_t j : visible_) {
-      DoubleDouble score = sums_[static_cast<size_t>(j - first)] * scale;
-      if (biased && p_.bias) {
-        score = score + inputs_.bias.Broadcast(row.batch, row.head, row.query, j);
-      }
-      if (!std::isfinite(score.high)) return false;
-      scores_.push_back(score);
+      scores_.push_back(sums_[static_cast<size_t>(j - first)] * scale);
+    }
+  }
+
+  // Sets scores_ to what is exponentiated. False if any is not finite.
+  bool Score(const Row& row, bool biased) {
+    Multiply(row);
+    for (size_t n = 0; n < visible_.size(); ++n) {
+      if (!std::isfinite(scores_[n].high)) return false;
+      scores_[n] = steps_.Final(row, visible_[n], scores_[n], biased);
+      if (!std::isfinite(scores_[n].high)) return false;
     }
     return true;
   }
 
-  // Turns each score into exp(score - max) and sets total_ to their sum. Returns max.
-  double Exponentiate() {
-    double max = -kInf;
+  // Turns each score into exp(score - max) and sets total_ to their sum, the sink's included. Returns
+  // max.
+  double Exponentiate(std::optional<double> sink) {
+    double max = sink.value_or(-kInf);
     for (const DoubleDouble& score : scores_) max = std::max(max, score.high);
     DoubleDouble total;  // compensated: what each addition loses is kept in the low part
+    if (sink) total = Exp(TwoSum(*sink, -max));
     for (DoubleDouble& score : scores_) {
       score = Exp(score + -max);
       const DoubleDouble sum = TwoSum(total.high, score.high);
@@ -176,12 +207,19 @@ class ExtendedHead {
     return max;
   }
 
+  // What is left of a weight after dropout.
+  DoubleDouble Dropped(const Row& row, int64_t key, const DoubleDouble& weight) const {
+    if (!p_.dropout) return weight;
+    return weight *
+           (p_.dropout->keep.At(row.batch, row.head, row.query, key) ? kept_ : DoubleDouble{});
+  }
+
   // Sets the row's output to the mean of the visible values, weighted by scores_. False if any lane
   // is not finite.
   bool AverageValues(const Row& row) {
     sums_.Reset(static_cast<size_t>(p_.value_dim));
     for (size_t n = 0; n < visible_.size(); ++n) {
-      sums_.AddProducts(scores_[n], values_.LineAt(visible_[n], 0));
+      sums_.AddProducts(Dropped(row, visible_[n], scores_[n]), values_.LineAt(visible_[n], 0));
     }
     for (int64_t d = 0; d < p_.value_dim; ++d) {
       const double mean = (sums_[static_cast<size_t>(d)] / total_).high;
@@ -191,9 +229,43 @@ class ExtendedHead {
     return true;
   }
 
+  // The asked scores of every key, hidden ones too. What is not finite is as in double, and says nothing
+  // of the rest of the row.
+  void KeepEarlyScores(const Row& row) {
+    if (p_.want_scores != ScoreMode::kRaw && p_.want_scores != ScoreMode::kCapped) return;
+    const bool capped = p_.want_scores == ScoreMode::kCapped;
+    SeeEveryKey();
+    Multiply(row);
+    for (size_t n = 0; n < visible_.size(); ++n) {
+      const int64_t j = visible_[n];
+      const DoubleDouble score = capped ? steps_.Capped(row, j, scores_[n]) : scores_[n];
+      result_.asked_scores.At(row.batch, row.head, row.query, j) =
+          std::isfinite(score.high) ? score.high : ScoreInDouble(row, j, capped);
+    }
+  }
+
+  double ScoreInDouble(const Row& row, int64_t key, bool capped) const {
+    const int64_t kv_head = row.head / p_.heads_per_kv_head();
+    double sum = 0;
+    for (int64_t d = 0; d < p_.head_dim; ++d) {
+      sum += inputs_.q.At(row.batch, row.head, row.query, d) *
+             inputs_.k.At(row.batch, kv_head, key, d);
+    }
+    sum *= p_.EffectiveScale();
+    return capped ? ScoreSteps<double>(p_, inputs_, semantics_).Capped(row, key, sum) : sum;
+  }
+
+  void KeepLateScores(const Row& row) {
+    if (p_.want_scores == ScoreMode::kBiased) CopyRow(result_.scores, row, result_.asked_scores);
+    if (p_.want_scores == ScoreMode::kWeights) CopyRow(result_.weights, row, result_.asked_scores);
+  }
+
   const Problem& p_;
   const Inputs& inputs_;
   const Semantics& semantics_;
+  const ScoreSteps<DoubleDouble> steps_;
+  const std::optional<double> sink_;
+  DoubleDouble kept_{1, 0};   // what a weight that is not dropped is multiplied by
   const SplitMatrix keys_;    // [head_dim, kv_len]
   const SplitMatrix values_;  // [kv_len, value_dim]
   Reference& result_;
@@ -205,17 +277,16 @@ class ExtendedHead {
   CompensatedSums sums_;
 };
 
-void CopyRow(const Array& from, const Row& row, Array& to) {
-  const auto at = static_cast<std::ptrdiff_t>(from.Index(row.batch, row.head, row.query, 0));
-  std::copy_n(from.values.begin() + at, from.shape[3], to.values.begin() + at);
-}
-
 }  // namespace
 
 Reference ComputeExtendedReference(const Problem& p, const Inputs& inputs,
                                    const Semantics& semantics) {
-  Reference result{Array(p.OutShape()), Array(p.LseShape()), Array(p.WeightsShape()),
-                   Array(p.WeightsShape(), -kInf)};
+  Reference result{Array(p.OutShape()),
+                   Array(p.LseShape()),
+                   Array(p.WeightsShape()),
+                   Array(p.WeightsShape(), -kInf),
+                   {}};
+  if (p.want_scores) result.asked_scores = Array(p.WeightsShape());
   std::optional<Reference> plain;  // double, where some row is not finite
   for (int64_t b = 0; b < p.batch; ++b) {
     for (int64_t h = 0; h < p.q_heads; ++h) {
@@ -224,8 +295,9 @@ Reference ComputeExtendedReference(const Problem& p, const Inputs& inputs,
         const Row row{b, h, i};
         if (head.Compute(row)) continue;
         if (!plain) plain = ComputeReference(p, inputs, semantics);
-        for (Array Reference::*tensor :
-             {&Reference::out, &Reference::lse, &Reference::weights, &Reference::scores}) {
+        for (Array Reference::*tensor : {&Reference::out, &Reference::lse, &Reference::weights,
+                                         &Reference::scores, &Reference::asked_scores}) {
+          if (((*plain).*tensor).empty()) continue;
           CopyRow((*plain).*tensor, row, result.*tensor);
         }
       }

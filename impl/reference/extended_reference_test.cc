@@ -150,12 +150,18 @@ TEST(ExtendedReferenceTest, AgreesWithLongDoubleToItsLastBits) {
     others += !IsSame(a, b);
   };
   for (int round = 0; round < 1000; ++round) {
-    Problem p = random.Draw();
+    Problem p = random.DrawSurface();
     p.dtype = DType::kF64;
+    p.bias_dtype.reset();
     p.scale = p.EffectiveScale();
     const Inputs in = random.Fill(p, 1);
     const Reference r = ComputeExtendedReference(p, in, kZeroRows);
     const ScalarReference other = ComputeScalarReference(p, in);
+    for (size_t i = 0; i < r.asked_scores.values.size(); ++i) {
+      if (std::isfinite(other.asked_scores.values[i])) {
+        compare(r.asked_scores.values[i], other.asked_scores.values[i]);
+      }
+    }
     for (size_t i = 0; i < r.out.values.size(); ++i) compare(r.out.values[i], other.out.values[i]);
     for (size_t i = 0; i < r.weights.values.size(); ++i) {
       compare(r.weights.values[i], other.weights.values[i]);
@@ -174,7 +180,7 @@ TEST(ExtendedReferenceTest, RowsThatAreNotFiniteAreTheDoubleReferences) {
   RandomProblems random(8);
   int finite_rows = 0, other_rows = 0;
   for (int round = 0; round < 1000; ++round) {
-    Problem p = random.Draw();
+    Problem p = random.DrawSurface();
     p.dtype = DType::kF64;
     Inputs in = random.Fill(p, 1);
     for (Array* a : {&in.q, &in.k, &in.v}) {
@@ -183,7 +189,8 @@ TEST(ExtendedReferenceTest, RowsThatAreNotFiniteAreTheDoubleReferences) {
       }
     }
     const Semantics semantics{static_cast<EmptyRow>(random.Below(5)),
-                              static_cast<LseEmptyRow>(random.Below(4))};
+                              static_cast<LseEmptyRow>(random.Below(4)),
+                              static_cast<SoftcapOrder>(random.Below(2))};
     const Reference plain = ComputeReference(p, in, semantics);
     const Reference extended = ComputeExtendedReference(p, in, semantics);
     ForEachRow(p, [&](const Row& row) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <Eigen/Core>
@@ -28,33 +29,21 @@ Plane PlaneOf(Array& array, int64_t b, int64_t h) {
           array.shape[2], array.shape[3]};
 }
 
-// Turns raw q.k products of one row into scores: scaled, biased, hidden ones -inf.
-void ScoreRow(const Problem& p, const Inputs& inputs, const Row& row, double scale,
-              const std::vector<int64_t>& keys, Plane& scores) {
-  auto line = scores.row(row.query);
-  int64_t next = 0;  // the first key not dealt with yet
-  for (const int64_t j : keys) {
-    for (; next < j; ++next) line(next) = -kInf;
-    line(j) *= scale;
-    if (p.bias) line(j) += inputs.bias.Broadcast(row.batch, row.head, row.query, j);
-    ++next;
-  }
-  for (; next < p.kv_len; ++next) line(next) = -kInf;
-}
-
 struct RowSum {
-  double max = -kInf;  // of the visible scores
-  double sum = 0;      // of exp(score - max) over the visible keys
+  double max = -kInf;  // of the visible scores and the sink
+  double sum = 0;      // of exp(score - max) over the visible keys and the sink
 };
 
 // Fills the row's weights, which are 0, from its scores. A NaN score makes every weight NaN.
-RowSum WeighRow(const Row& row, const std::vector<int64_t>& keys, const Plane& scores,
-                Plane& weights) {
+RowSum WeighRow(const Row& row, const std::vector<int64_t>& keys, std::optional<double> sink,
+                const Plane& scores, Plane& weights) {
   RowSum total;
+  if (sink) total.max = *sink;
   for (const int64_t j : keys) {
     const double score = scores(row.query, j);
     if (!(score <= total.max)) total.max = std::isnan(total.max) ? total.max : score;
   }
+  if (sink) total.sum = std::exp(*sink - total.max);
   for (const int64_t j : keys) {
     weights(row.query, j) = std::exp(scores(row.query, j) - total.max);
     total.sum += weights(row.query, j);
@@ -63,29 +52,16 @@ RowSum WeighRow(const Row& row, const std::vector<int64_t>& keys, const Plane& s
   return total;
 }
 
-// Sets an empty row's output to what it is by contract.
-void FillEmptyRow(const Problem& p, const Row& row, EmptyRow what, const ConstPlane& q,
-                  const ConstPlane& k, const ConstPlane& v, Plane& out) {
-  auto target = out.row(row.query);
-  if (const auto constant = ConstantOfEmptyRow(what, p)) {
-    target.setConstant(*constant);
-  } else if (what == EmptyRow::kMeanValue) {
-    target = v.colwise().sum() / static_cast<double>(p.kv_len);
-  } else {
-    Eigen::VectorXd weights = p.EffectiveScale() * (k * q.row(row.query).transpose());
-    weights = (weights.array() - weights.maxCoeff()).exp();
-    target = (weights.transpose() * v) / weights.sum();
-  }
-}
-
 // One (batch item, query head): the whole computation, on matrices.
 class HeadComputation {
  public:
   HeadComputation(const Problem& p, const Inputs& inputs, const Semantics& semantics, int64_t b,
                   int64_t h, Reference& result)
       : p_(p),
-        inputs_(inputs),
         semantics_(semantics),
+        steps_(p, inputs, semantics),
+        sink_(SinkOf(p, h)),
+        kept_(p.dropout ? 1 / (1 - p.dropout->probability) : 1),
         b_(b),
         h_(h),
         q_(PlaneOf(inputs.q, b, h)),
@@ -94,7 +70,8 @@ class HeadComputation {
         scores_(PlaneOf(result.scores, b, h)),
         weights_(PlaneOf(result.weights, b, h)),
         out_(PlaneOf(result.out, b, h)),
-        lse_(PlaneOf(result.lse, b, h)) {}
+        lse_(PlaneOf(result.lse, b, h)),
+        asked_(result.asked_scores) {}
 
   void Run() {
     if (p_.head_dim > 0) {
@@ -109,24 +86,86 @@ class HeadComputation {
  private:
   void RunRow(const Row& row, double scale) {
     ListVisibleKeys(p_, row, keys_);
-    ScoreRow(p_, inputs_, row, scale, keys_, scores_);
-    if (keys_.empty()) {
+    if (p_.want_scores) KeepEarlyScores(row, scale);
+    ScoreRow(row, scale);
+    if (keys_.empty() && !sink_) {
       lse_(row.query, 0) = LseOfEmptyRow(semantics_.lse_empty_row);
-      FillEmptyRow(p_, row, semantics_.empty_row, q_, k_, v_, out_);
+      FillEmptyRow(row, scale);
+    } else {
+      const RowSum total = WeighRow(row, keys_, sink_, scores_, weights_);
+      lse_(row.query, 0) = total.max + std::log(total.sum);
+      // Key by key and not as a matrix product: what is hidden is not even multiplied by zero.
+      for (const int64_t j : keys_) {
+        out_.row(row.query) += Dropped(row.query, j, weights_(row.query, j)) * v_.row(j);
+      }
+    }
+    if (p_.want_scores) KeepLateScores(row);
+  }
+
+  // Turns the row of q.k products into scores, hidden ones -inf.
+  void ScoreRow(const Row& row, double scale) {
+    auto line = scores_.row(row.query);
+    int64_t next = 0;  // the first key not dealt with yet
+    for (const int64_t j : keys_) {
+      for (; next < j; ++next) line(next) = -kInf;
+      line(j) = steps_.Final(row, j, line(j) * scale, /*biased=*/true);
+      ++next;
+    }
+    for (; next < p_.kv_len; ++next) line(next) = -kInf;
+  }
+
+  double Dropped(int64_t i, int64_t j, double weight) const {
+    if (!p_.dropout) return weight;
+    return p_.dropout->keep.At(b_, h_, i, j) ? weight * kept_ : weight * 0;
+  }
+
+  // Sets an empty row's output to what it is by contract.
+  void FillEmptyRow(const Row& row, double scale) {
+    auto target = out_.row(row.query);
+    if (const auto constant = ConstantOfEmptyRow(semantics_.empty_row, p_)) {
+      target.setConstant(*constant);
       return;
     }
-    const RowSum total = WeighRow(row, keys_, scores_, weights_);
-    lse_(row.query, 0) = total.max + std::log(total.sum);
-    // Key by key and not as a matrix product: what is hidden is not even multiplied by zero.
-    for (const int64_t j : keys_) out_.row(row.query) += weights_(row.query, j) * v_.row(j);
+    Eigen::VectorXd weights = Eigen::VectorXd::Ones(p_.kv_len);
+    if (semantics_.empty_row == EmptyRow::kUnmasked) {
+      weights = scale * (k_ * q_.row(row.query).transpose());
+      for (int64_t j = 0; j < p_.kv_len; ++j) {
+        weights(j) = steps_.Final(row, j, weights(j), /*biased=*/false);
+      }
+      weights = (weights.array() - weights.maxCoeff()).exp();
+    }
+    const double total = weights.sum();
+    for (int64_t j = 0; j < p_.kv_len; ++j) weights(j) = Dropped(row.query, j, weights(j));
+    target = (weights.transpose() * v_) / total;
+  }
+
+  // The asked scores of every key, hidden ones too, while the row still holds its products.
+  void KeepEarlyScores(const Row& row, double scale) {
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      const double scaled = scores_(row.query, j) * scale;
+      double& target = asked_.At(b_, h_, row.query, j);
+      if (*p_.want_scores == ScoreMode::kRaw) target = scaled;
+      if (*p_.want_scores == ScoreMode::kCapped) target = steps_.Capped(row, j, scaled);
+    }
+  }
+
+  void KeepLateScores(const Row& row) {
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      double& target = asked_.At(b_, h_, row.query, j);
+      if (*p_.want_scores == ScoreMode::kBiased) target = scores_(row.query, j);
+      if (*p_.want_scores == ScoreMode::kWeights) target = weights_(row.query, j);
+    }
   }
 
   const Problem& p_;
-  const Inputs& inputs_;
   const Semantics& semantics_;
+  const ScoreSteps<double> steps_;
+  const std::optional<double> sink_;
+  const double kept_;  // what a weight that is not dropped is multiplied by
   const int64_t b_, h_;
   const ConstPlane q_, k_, v_;
   Plane scores_, weights_, out_, lse_;
+  Array& asked_;
   std::vector<int64_t> keys_;  // visible to the row at hand
 };
 
@@ -134,8 +173,12 @@ class HeadComputation {
 
 Reference ComputeReference(const Problem& problem, const Inputs& inputs,
                            const Semantics& semantics) {
-  Reference result{Array(problem.OutShape()), Array(problem.LseShape()),
-                   Array(problem.WeightsShape()), Array(problem.WeightsShape())};
+  Reference result{Array(problem.OutShape()),
+                   Array(problem.LseShape()),
+                   Array(problem.WeightsShape()),
+                   Array(problem.WeightsShape()),
+                   {}};
+  if (problem.want_scores) result.asked_scores = Array(problem.WeightsShape());
   for (int64_t b = 0; b < problem.batch; ++b) {
     for (int64_t h = 0; h < problem.q_heads; ++h) {
       HeadComputation(problem, inputs, semantics, b, h, result).Run();

@@ -13,12 +13,18 @@ struct Reference {
   Array out;      // [batch, q_heads, q_len, value_dim]
   Array lse;      // [batch, q_heads, q_len, 1], natural log
   Array weights;  // [batch, q_heads, q_len, kv_len]; hidden keys 0
-  Array scores;   // [batch, q_heads, q_len, kv_len]; scale * q.k + bias; -inf where hidden
+  Array scores;   // [batch, q_heads, q_len, kv_len]; what is exponentiated; -inf where hidden
+  // [batch, q_heads, q_len, kv_len], of problem.want_scores; empty without. kRaw and kCapped are of all
+  // keys, hidden ones too; kBiased is `scores`, kWeights `weights`. Where the softcap comes after the
+  // bias, kCapped is softcap * tanh((raw + bias + ALiBi) / softcap); without a softcap it is kRaw.
+  Array asked_scores{};
 };
 
-// Computes all four. Empty rows follow `semantics`: out by empty_row (kUnspecified: 0), lse by
-// lse_empty_row (kUnspecified: -inf), weights 0. NaN and infinities in visible inputs come through
-// as IEEE arithmetic has it; hidden keys and values take no part at all.
+// Computes all of them. Empty rows follow `semantics`: out by empty_row (kUnspecified: 0), lse by
+// lse_empty_row (kUnspecified: -inf), weights 0. A row that sees no key but has a sink: out 0, lse the
+// sink, weights 0. NaN and infinities in visible inputs come through as IEEE arithmetic has it, times 0
+// where dropout drops a weight; hidden keys and values take no part at all. Rows beyond a query length
+// are computed like any other.
 Reference ComputeReference(const Problem& problem, const Inputs& inputs,
                            const Semantics& semantics);
 

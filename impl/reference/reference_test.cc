@@ -84,29 +84,108 @@ TEST_P(ReferenceTest, QueryHeadsShareTheirGroupsKvHead) {
   EXPECT_EQ(r.out.values, (std::vector<double>{0, 0, 0, 1, 1, 1}));
 }
 
-TEST_P(ReferenceTest, AgreesWithTheScalarReferenceOnRandomProblems) {
+TEST_P(ReferenceTest, TheSoftcapComesBeforeTheBiasOrAfterIt) {
+  TwoKeys two;
+  two.p.softcap = 2;
+  two.p.bias = BitPlane{{1, 1, 1, 2}, 4, {1, 1}};
+  two.in.bias = Array({1, 1, 1, 2});
+  two.in.bias.values = {3, 0};
+  two.in.k.values = {1, -4};
+  const auto scores = [&](SoftcapOrder order, ScoreMode mode) {
+    two.p.want_scores = mode;
+    const Semantics semantics{EmptyRow::kZero, LseEmptyRow::kMinusInf, order};
+    return GetParam()(two.p, two.in, semantics).asked_scores.values;
+  };
+  const auto near = [](const std::vector<double>& got, double first, double second) {
+    EXPECT_NEAR(got[0], first, 1e-15);
+    EXPECT_NEAR(got[1], second, 1e-15);
+  };
+  near(scores(SoftcapOrder::kBeforeBias, ScoreMode::kRaw), 1, -4);
+  near(scores(SoftcapOrder::kBeforeBias, ScoreMode::kCapped), 2 * std::tanh(0.5),
+       2 * std::tanh(-2));
+  near(scores(SoftcapOrder::kBeforeBias, ScoreMode::kBiased), 3 + 2 * std::tanh(0.5),
+       2 * std::tanh(-2));
+  near(scores(SoftcapOrder::kAfterBias, ScoreMode::kCapped), 2 * std::tanh(2), 2 * std::tanh(-2));
+  near(scores(SoftcapOrder::kAfterBias, ScoreMode::kBiased), 2 * std::tanh(2), 2 * std::tanh(-2));
+}
+
+TEST_P(ReferenceTest, ASinkTakesItsShareAndARowWithNothingElseIsZero) {
+  TwoKeys two;
+  two.p.sinks = {std::log(4.0)};  // as much as both keys
+  const Reference r = GetParam()(two.p, two.in, kZeroRows);
+  EXPECT_NEAR(r.out.values[0], 2.5, 1e-15);
+  EXPECT_NEAR(r.lse.values[0], std::log(8.0), 1e-15);
+  EXPECT_NEAR(r.weights.values[0], 0.125, 1e-15);
+  two.p.key_lengths = {0};
+  const Reference alone = GetParam()(two.p, two.in, {EmptyRow::kNan, LseEmptyRow::kNan});
+  EXPECT_EQ(alone.out.values[0], 0);
+  EXPECT_EQ(alone.lse.values[0], std::log(4.0));
+  EXPECT_EQ(alone.weights.values, (std::vector<double>{0, 0}));
+}
+
+TEST_P(ReferenceTest, DropoutComesAfterTheSoftmax) {
+  TwoKeys two;
+  two.p.dropout = Dropout{0.75, {{1, 1, 1, 2}, 4, {0, 1}}};
+  const Reference r = GetParam()(two.p, two.in, kZeroRows);
+  EXPECT_NEAR(r.out.values[0], 4 * 0.75 * 4, 1e-14);
+  EXPECT_NEAR(r.lse.values[0], std::log(4.0), 1e-15);
+  EXPECT_NEAR(r.weights.values[0], 0.25, 1e-15);
+}
+
+TEST_P(ReferenceTest, AlibiFallsOffFromTheDiagonal) {
+  TwoKeys two;
+  two.p.diagonal_offset = {1};
+  two.p.alibi_slopes = {std::log(2.0)};
+  two.in.k.values = {0, 0};
+  const Reference r = GetParam()(two.p, two.in, kZeroRows);
+  EXPECT_NEAR(r.weights.values[1], 2.0 / 3, 1e-15);
+}
+
+TEST_P(ReferenceTest, AskedScoresAreOfHiddenKeysTooUnlessHidingIsPartOfThem) {
+  TwoKeys two;
+  two.p.key_lengths = {1};
+  const auto second = [&](ScoreMode mode) {
+    two.p.want_scores = mode;
+    return GetParam()(two.p, two.in, kZeroRows).asked_scores.values[1];
+  };
+  EXPECT_EQ(second(ScoreMode::kRaw), std::log(3.0));
+  EXPECT_EQ(second(ScoreMode::kCapped), std::log(3.0));
+  EXPECT_EQ(second(ScoreMode::kBiased), -kInf);
+  EXPECT_EQ(second(ScoreMode::kWeights), 0);
+  two.in.k.values[1] = kNaN;
+  EXPECT_TRUE(std::isnan(second(ScoreMode::kRaw)));
+  EXPECT_EQ(GetParam()(two.p, two.in, kZeroRows).out.values[0], 8);
+}
+
+void ExpectNear(const Array& first, const Array& second, double relative, int round) {
+  ASSERT_EQ(first.shape, second.shape);
+  for (size_t i = 0; i < first.values.size(); ++i) {
+    const double a = first.values[i], b = second.values[i];
+    if (a == b) continue;
+    ASSERT_NEAR(a, b, relative * (1 + std::abs(b))) << "round " << round;
+  }
+}
+
+TEST_P(ReferenceTest, AgreesWithTheScalarReferenceOnTheWholeSurface) {
   RandomProblems random(20261129);
-  int rows = 0;
-  for (int round = 0; round < 3000; ++round) {
-    const Problem p = random.Draw();
+  size_t rows = 0, scores = 0;
+  for (int round = 0; round < 6000; ++round) {
+    const Problem p = random.DrawSurface();
     ASSERT_EQ(Validate(p), std::nullopt);
     const Inputs in = random.Fill(p, round % 3 == 0 ? 20 : 1);
-    const Reference first = GetParam()(p, in, kZeroRows);
-    const ScalarReference second = ComputeScalarReference(p, in);
-    for (size_t i = 0; i < first.out.values.size(); ++i) {
-      ASSERT_NEAR(first.out.values[i], second.out.values[i], 1e-11) << "round " << round;
-    }
-    for (size_t i = 0; i < first.weights.values.size(); ++i) {
-      ASSERT_NEAR(first.weights.values[i], second.weights.values[i], 1e-11) << "round " << round;
-    }
-    for (size_t i = 0; i < first.lse.values.size(); ++i, ++rows) {
-      if (first.lse.values[i] != second.lse.values[i]) {
-        ASSERT_NEAR(first.lse.values[i], second.lse.values[i],
-                    1e-12 * (1 + std::abs(second.lse.values[i])));
-      }
-    }
+    const SoftcapOrder order = round % 2 ? SoftcapOrder::kAfterBias : SoftcapOrder::kBeforeBias;
+    const Reference first = GetParam()(p, in, {EmptyRow::kZero, LseEmptyRow::kMinusInf, order});
+    const ScalarReference second = ComputeScalarReference(p, in, order);
+    ExpectNear(first.out, second.out, 1e-11, round);
+    ExpectNear(first.weights, second.weights, 1e-11, round);
+    ExpectNear(first.lse, second.lse, 1e-12, round);
+    ExpectNear(first.asked_scores, second.asked_scores, 1e-12, round);
+    ASSERT_FALSE(HasFatalFailure());
+    rows += first.lse.values.size();
+    scores += first.asked_scores.values.size();
   }
-  EXPECT_GT(rows, 10000) << "the problems drawn are too small to mean much";
+  EXPECT_GT(rows, 20000u) << "the problems drawn are too small to mean much";
+  EXPECT_GT(scores, 50000u);
 }
 
 }  // namespace

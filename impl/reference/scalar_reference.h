@@ -4,6 +4,7 @@
 #ifndef ATTEST_REFERENCE_SCALAR_REFERENCE_H_
 #define ATTEST_REFERENCE_SCALAR_REFERENCE_H_
 
+#include "impl/attention/contract.h"
 #include "impl/attention/problem.h"
 
 namespace attest {
@@ -12,9 +13,12 @@ struct ScalarReference {
   Array out;      // [batch, q_heads, q_len, value_dim]; empty rows 0
   Array lse;      // [batch, q_heads, q_len, 1]; empty rows -inf
   Array weights;  // [batch, q_heads, q_len, kv_len]
+  Array
+      asked_scores;  // likewise, of problem.want_scores, as Reference::asked_scores; empty without
 };
 
-ScalarReference ComputeScalarReference(const Problem& problem, const Inputs& inputs);
+ScalarReference ComputeScalarReference(const Problem& problem, const Inputs& inputs,
+                                       SoftcapOrder order = SoftcapOrder::kBeforeBias);
 
 }  // namespace attest
 

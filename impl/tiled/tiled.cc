@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "impl/abi/float_types.h"
+#include "impl/abi/input_rows.h"
 
 namespace attest {
 namespace {
@@ -18,6 +19,17 @@ int64_t PaddedToLanes(int64_t size) {
   return (size + kLanes - 1) / kLanes * kLanes;
 }
 
+// target += factor * source, of `size` elements: a multiple of kLanes. Both are columns of packed
+// buffers, and so aligned.
+template <typename A>
+void AddScaled(A* target, const A* source, A factor, int64_t size) {
+  using Lanes = Eigen::Array<A, kLanes, 1>;
+  for (int64_t n = 0; n < size; n += kLanes) {
+    Eigen::Map<Lanes, Eigen::Aligned16>(target + n) +=
+        factor * Eigen::Map<const Lanes, Eigen::Aligned16>(source + n);
+  }
+}
+
 // Half-open range of key positions.
 struct KeyRange {
   int64_t first = 0;
@@ -25,11 +37,13 @@ struct KeyRange {
   bool empty() const { return first >= last; }
 };
 
-// What length, causality and window leave to row i of batch item b.
+// What length, causality with its prefix, and window leave to row i of batch item b.
 KeyRange RangeOfRow(const CallView& call, int64_t b, int64_t i) {
   const int64_t diagonal = i + call.DiagonalOffset(b);
   KeyRange range{0, call.KeyLength(b)};
-  if (call.causal) range.last = std::min(range.last, diagonal + 1);
+  if (call.causal) {
+    range.last = std::min(range.last, std::max(diagonal + 1, call.PrefixLength(b)));
+  }
   if (call.window_right) range.last = std::min(range.last, diagonal + *call.window_right + 1);
   if (call.window_left) range.first = std::max(range.first, diagonal - *call.window_left);
   return range;
@@ -41,16 +55,6 @@ template <typename A>
 A WeightOf(A score, A max) {
   if (score == -std::numeric_limits<A>::infinity()) return A{0};
   return std::exp(score - max);
-}
-
-// A matrix of the call as Eigen sees it: `rows` steps of one stride, `cols` of another.
-template <typename T>
-auto MapOf(T* data, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
-  using Plain = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic>;
-  using Matrix = std::conditional_t<std::is_const_v<T>, const Plain, Plain>;
-  using Steps = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
-  return Eigen::Map<Matrix, Eigen::Unaligned, Steps>(data, rows, cols,
-                                                     Steps(col_stride, row_stride));
 }
 
 // One call with element type T; sums are kept in A.
@@ -79,19 +83,30 @@ class TiledRun {
   template <typename Visitor>
   void ForEachVisibleTile(const Block& block, Visitor&& visit);
   void PackQueries(const Block& block);
-  bool MarkVisible(const Block& block, const Tile& tile);
-  bool IsVisible(const Block& block, int64_t i, int64_t j) const;
-  void ComputeScores(const Block& block, const Tile& tile);
+  void PackKeys(const Block& block, const Tile& tile);
   void PackValues(const Block& block, const Tile& tile);
-  void AbsorbTile(int64_t row, const Tile& tile);
+  bool MarkVisible(const Block& block, const Tile& tile);
+  bool MasksAttend(const Block& block, int64_t i, int64_t j) const;
+  void ComputeProducts(const Block& block, const Tile& tile);
+  void CapScores(const Block& block, const Tile& tile);
+  void AddBiases(const Block& block, const Tile& tile);
+  void AbsorbTile(const Block& block, int64_t row, const Tile& tile);
+  A KeptShare(const Block& block, int64_t i, int64_t j) const;
   void WriteOut(const Block& block);
   void WriteLse(const Block& block);
-  void WriteWeights(const Block& block);
+  void WriteScores(const Block& block);
+  void WriteEarlyScores(const Block& block);
+  void WriteWeights(const Block& block, const TensorView& target);
+  template <typename Value>
+  void WritePlane(const Block& block, const TensorView& target, A hidden, Value&& value);
 
   const CallView& call_;
+  const InputRows<T> rows_;
   const int64_t tile_;
   const int64_t qtile_;
   const A scale_;
+  const bool has_masks_;  // something beside length, causality and window hides keys
+  const A kept_share_;    // what dropout makes of a weight that it keeps
 
   Matrix queries_;  // [head_dim, qtile]
   Matrix keys_;     // [tile padded, head_dim]
@@ -101,7 +116,7 @@ class TiledRun {
 
   // The running state of each row of the block.
   Matrix sums_;                                 // [value_dim padded, qtile]: sum of weight * v
-  Eigen::Array<A, Eigen::Dynamic, 1> max_;      // largest visible score so far
+  Eigen::Array<A, Eigen::Dynamic, 1> max_;      // largest visible score, or the sink, so far
   Eigen::Array<A, Eigen::Dynamic, 1> weight_;   // sum of weights
   Eigen::Array<bool, Eigen::Dynamic, 1> seen_;  // has seen a visible key
 };
@@ -110,9 +125,12 @@ class TiledRun {
 template <typename T>
 TiledRun<T>::TiledRun(const CallView& call, const TiledOptions& options)
     : call_(call),
+      rows_(call),
       tile_(std::clamp<int64_t>(call.kv_len, 1, options.tile)),
       qtile_(std::clamp<int64_t>(call.q_len, 1, options.qtile)),
       scale_(static_cast<A>(call.scale)),
+      has_masks_(call.mask || call.bias || call.documents || call.block_mask),
+      kept_share_(static_cast<A>(call.dropout ? 1 / (1 - call.dropout->probability) : 1)),
       queries_(call.head_dim, qtile_),
       keys_(PaddedToLanes(tile_), call.head_dim),
       values_(PaddedToLanes(call.value_dim), tile_),
@@ -130,8 +148,9 @@ template <typename T>
 void TiledRun<T>::Run() {
   for (int64_t b = 0; b < call_.batch; ++b) {
     for (int64_t h = 0; h < call_.q_heads; ++h) {
-      for (int64_t i = 0; i < call_.q_len; i += qtile_) {
-        RunBlock({b, h, i, std::min(qtile_, call_.q_len - i), {}});
+      const int64_t rows = call_.StoredRows(b);
+      for (int64_t i = 0; i < rows; i += qtile_) {
+        RunBlock({b, h, i, std::min(qtile_, rows - i), {}});
       }
     }
   }
@@ -147,17 +166,21 @@ void TiledRun<T>::RunBlock(Block block) {
     block.keys.last = std::max(block.keys.last, range.last);
   }
   PackQueries(block);
+  constexpr A kMinusInfinity = -std::numeric_limits<A>::infinity();
+  const A sink = call_.sinks ? static_cast<A>((*call_.sinks)[static_cast<size_t>(block.head)])
+                             : kMinusInfinity;
   sums_.setZero();
-  max_.setConstant(-std::numeric_limits<A>::infinity());
-  weight_.setZero();
+  max_.setConstant(sink);
+  weight_.setConstant(sink == kMinusInfinity ? A{0} : A{1});
   seen_.setConstant(false);
   ForEachVisibleTile(block, [&](const Tile& tile) {
     PackValues(block, tile);
-    for (int64_t r = 0; r < block.rows; ++r) AbsorbTile(r, tile);
+    for (int64_t r = 0; r < block.rows; ++r) AbsorbTile(block, r, tile);
   });
   WriteOut(block);
   if (call_.lse) WriteLse(block);
-  if (call_.weights) WriteWeights(block);
+  if (call_.weights) WriteWeights(block, *call_.weights);
+  if (call_.scores) WriteScores(block);
 }
 
 // Calls visit(tile), with scores and visibility computed, for each tile that has a visible key.
@@ -165,10 +188,13 @@ template <typename T>
 template <typename Visitor>
 void TiledRun<T>::ForEachVisibleTile(const Block& block, Visitor&& visit) {
   if (block.keys.empty()) return;
+  const int64_t end = call_.StoredKeys(block.batch);
   for (int64_t j = block.keys.first / tile_ * tile_; j < block.keys.last; j += tile_) {
-    const Tile tile{j, std::min(tile_, call_.kv_len - j)};
+    const Tile tile{j, std::min(tile_, end - j)};
     if (!MarkVisible(block, tile)) continue;
-    ComputeScores(block, tile);
+    ComputeProducts(block, tile);
+    if (call_.softcap != 0) CapScores(block, tile);
+    if (call_.bias || call_.alibi_slopes) AddBiases(block, tile);
     visit(tile);
   }
 }
@@ -176,19 +202,37 @@ void TiledRun<T>::ForEachVisibleTile(const Block& block, Visitor&& visit) {
 template <typename T>
 void TiledRun<T>::PackQueries(const Block& block) {
   if (call_.head_dim == 0) return;
-  const T* first = call_.q.Pointer<const T>(block.batch, block.head, block.first, 0);
-  queries_.leftCols(block.rows) =
-      MapOf(first, call_.head_dim, block.rows, call_.q.strides[3], call_.q.strides[2])
-          .template cast<A>();
+  for (int64_t r = 0; r < block.rows; ++r) {
+    rows_.Query(block.batch, block.head, block.first + r, queries_.col(r).data());
+  }
 }
 
-// Whether the masks let row i see key j, which lies within the row's range.
 template <typename T>
-bool TiledRun<T>::IsVisible(const Block& block, int64_t i, int64_t j) const {
-  if (call_.mask && call_.mask->At<const uint8_t>(block.batch, block.head, i, j) == 0) return false;
-  if (!call_.bias) return true;
-  const A bias = static_cast<A>(call_.bias->At<const T>(block.batch, block.head, i, j));
-  return bias != -std::numeric_limits<A>::infinity();
+void TiledRun<T>::PackKeys(const Block& block, const Tile& tile) {
+  if (call_.head_dim == 0) return;
+  const int64_t head = call_.KvHead(block.head);
+  for (int64_t n = 0; n < tile.keys; ++n) {
+    rows_.Key(block.batch, head, tile.first + n, keys_.data() + n, keys_.rows());
+  }
+}
+
+template <typename T>
+void TiledRun<T>::PackValues(const Block& block, const Tile& tile) {
+  if (call_.value_dim == 0) return;
+  const int64_t head = call_.KvHead(block.head);
+  for (int64_t n = 0; n < tile.keys; ++n) {
+    rows_.Value(block.batch, head, tile.first + n, values_.col(n).data());
+  }
+}
+
+// Whether masks and documents let row i see key j, which lies within the row's range.
+template <typename T>
+bool TiledRun<T>::MasksAttend(const Block& block, int64_t i, int64_t j) const {
+  const auto [b, h] = std::pair(block.batch, block.head);
+  if (call_.block_mask && !call_.block_mask->Attends(b, h, i, j)) return false;
+  if (!call_.InOneDocument(b, i, j)) return false;
+  if (call_.mask && call_.mask->At<const uint8_t>(b, h, i, j) == 0) return false;
+  return !call_.bias || BiasAt<T>(call_, b, h, i, j) != -std::numeric_limits<A>::infinity();
 }
 
 // Fills visible_ for the tile; false when nothing in it is.
@@ -200,49 +244,61 @@ bool TiledRun<T>::MarkVisible(const Block& block, const Tile& tile) {
     const KeyRange range = RangeOfRow(call_, block.batch, i);
     for (int64_t n = 0; n < tile.keys; ++n) {
       const int64_t j = tile.first + n;
-      visible_(n, r) = j >= range.first && j < range.last && IsVisible(block, i, j);
+      visible_(n, r) =
+          j >= range.first && j < range.last && (!has_masks_ || MasksAttend(block, i, j));
       any = any || visible_(n, r);
     }
   }
   return any;
 }
 
-// scores_ = scale * K q, plus the bias where visible. Hidden keys are computed with, each in a lane
-// of its own that nothing reads.
+// scores_ = scale * K q. Hidden keys are computed with, each in a lane of its own that only raw and
+// capped scores outputs ever read.
 template <typename T>
-void TiledRun<T>::ComputeScores(const Block& block, const Tile& tile) {
-  if (call_.head_dim != 0) {
-    const T* first = call_.k.Pointer<const T>(block.batch, call_.KvHead(block.head), tile.first, 0);
-    keys_.topRows(tile.keys) =
-        MapOf(first, tile.keys, call_.head_dim, call_.k.strides[2], call_.k.strides[3])
-            .template cast<A>();
-  }
+void TiledRun<T>::ComputeProducts(const Block& block, const Tile& tile) {
+  PackKeys(block, tile);
   for (int64_t r = 0; r < block.rows; ++r) {
     auto scores = scores_.col(r);
     scores.setZero();
-    for (int64_t c = 0; c < call_.head_dim; ++c) scores += queries_(c, r) * keys_.col(c);
+    for (int64_t c = 0; c < call_.head_dim; ++c) {
+      AddScaled(scores.data(), keys_.data() + c * keys_.rows(), queries_(c, r), keys_.rows());
+    }
     scores *= scale_;
-    if (!call_.bias) continue;
+  }
+}
+
+template <typename T>
+void TiledRun<T>::CapScores(const Block& block, const Tile& tile) {
+  const A cap = static_cast<A>(call_.softcap);
+  for (int64_t r = 0; r < block.rows; ++r) {
+    for (int64_t n = 0; n < tile.keys; ++n) scores_(n, r) = cap * std::tanh(scores_(n, r) / cap);
+  }
+}
+
+template <typename T>
+void TiledRun<T>::AddBiases(const Block& block, const Tile& tile) {
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const int64_t i = block.first + r;
     for (int64_t n = 0; n < tile.keys; ++n) {
       if (!visible_(n, r)) continue;
-      scores(n) += static_cast<A>(
-          call_.bias->At<const T>(block.batch, block.head, block.first + r, tile.first + n));
+      const int64_t j = tile.first + n;
+      if (call_.bias) scores_(n, r) += BiasAt<T>(call_, block.batch, block.head, i, j);
+      if (call_.alibi_slopes) scores_(n, r) += AlibiAt<T>(call_, block.batch, block.head, i, j);
     }
   }
 }
 
+// What dropout makes of a weight: a factor, 0 where the weight is dropped.
 template <typename T>
-void TiledRun<T>::PackValues(const Block& block, const Tile& tile) {
-  if (call_.value_dim == 0) return;
-  const T* first = call_.v.Pointer<const T>(block.batch, call_.KvHead(block.head), tile.first, 0);
-  values_.topLeftCorner(call_.value_dim, tile.keys) =
-      MapOf(first, call_.value_dim, tile.keys, call_.v.strides[3], call_.v.strides[2])
-          .template cast<A>();
+typename TiledRun<T>::A TiledRun<T>::KeptShare(const Block& block, int64_t i, int64_t j) const {
+  const bool kept =
+      call_.dropout->keep.template At<const uint8_t>(block.batch, block.head, i, j) != 0;
+  return kept ? kept_share_ : A{0};
 }
 
 // Step 4 of the header: one row takes in one tile.
 template <typename T>
-void TiledRun<T>::AbsorbTile(int64_t row, const Tile& tile) {
+void TiledRun<T>::AbsorbTile(const Block& block, int64_t row, const Tile& tile) {
   A max = max_(row);
   bool any = false;
   for (int64_t n = 0; n < tile.keys; ++n) {
@@ -251,14 +307,16 @@ void TiledRun<T>::AbsorbTile(int64_t row, const Tile& tile) {
     max = scores_(n, row) > max ? scores_(n, row) : max;  // passes NaN over; its weight shows it
   }
   if (!any) return;
+  A* sums = sums_.data() + row * sums_.rows();
   const A shrink = WeightOf(max_(row), max);
   sums_.col(row) *= shrink;
   weight_(row) *= shrink;
   for (int64_t n = 0; n < tile.keys; ++n) {
     if (!visible_(n, row)) continue;
-    const A weight = WeightOf(scores_(n, row), max);
+    A weight = WeightOf(scores_(n, row), max);
     weight_(row) += weight;
-    sums_.col(row) += weight * values_.col(n);
+    if (call_.dropout) weight *= KeptShare(block, block.first + row, tile.first + n);
+    AddScaled(sums, values_.data() + n * values_.rows(), weight, values_.rows());
   }
   max_(row) = max;
   seen_(row) = true;
@@ -266,14 +324,10 @@ void TiledRun<T>::AbsorbTile(int64_t row, const Tile& tile) {
 
 template <typename T>
 void TiledRun<T>::WriteOut(const Block& block) {
-  if (call_.value_dim == 0) return;
   for (int64_t r = 0; r < block.rows; ++r) {
-    T* first = call_.out.Pointer<T>(block.batch, block.head, block.first + r, 0);
-    auto out = MapOf(first, call_.value_dim, 1, call_.out.strides[3], call_.out.strides[2]);
-    if (seen_(r)) {
-      out = (sums_.col(r).head(call_.value_dim) / weight_(r)).template cast<T>();
-    } else {
-      out.setZero();
+    const RowSpan<T> out = call_.OutAt<T>(block.batch, block.head, block.first + r);
+    for (int64_t c = 0; c < call_.value_dim; ++c) {
+      out[c] = static_cast<T>(seen_(r) ? sums_(c, r) / weight_(r) : A{0});
     }
   }
 }
@@ -281,33 +335,76 @@ void TiledRun<T>::WriteOut(const Block& block) {
 template <typename T>
 void TiledRun<T>::WriteLse(const Block& block) {
   for (int64_t r = 0; r < block.rows; ++r) {
-    call_.lse->At<A>(block.batch, block.head, block.first + r, 0) =
-        seen_(r) ? max_(r) + std::log(weight_(r)) : -std::numeric_limits<A>::infinity();
+    const bool has_terms = seen_(r) || call_.sinks;
+    call_.LseAt<A>(block.batch, block.head, block.first + r) =
+        has_terms ? max_(r) + std::log(weight_(r)) : -std::numeric_limits<A>::infinity();
   }
 }
 
+// Sets the block's rows of a [batch, q_heads, q_len, kv_len] output: value(n, r) of the keys that are
+// visible, in a walk over their tiles, and `hidden` elsewhere.
 template <typename T>
-void TiledRun<T>::WriteWeights(const Block& block) {
+template <typename Value>
+void TiledRun<T>::WritePlane(const Block& block, const TensorView& target, A hidden,
+                             Value&& value) {
   for (int64_t r = 0; r < block.rows; ++r) {
     for (int64_t j = 0; j < call_.kv_len; ++j) {
-      call_.weights->At<T>(block.batch, block.head, block.first + r, j) = T(0);
+      target.At<T>(block.batch, block.head, block.first + r, j) = static_cast<T>(hidden);
     }
   }
   ForEachVisibleTile(block, [&](const Tile& tile) {
     for (int64_t r = 0; r < block.rows; ++r) {
       for (int64_t n = 0; n < tile.keys; ++n) {
         if (!visible_(n, r)) continue;
-        call_.weights->At<T>(block.batch, block.head, block.first + r, tile.first + n) =
-            static_cast<T>(WeightOf(scores_(n, r), max_(r)) / weight_(r));
+        target.At<T>(block.batch, block.head, block.first + r, tile.first + n) =
+            static_cast<T>(value(n, r));
       }
     }
   });
 }
 
+template <typename T>
+void TiledRun<T>::WriteWeights(const Block& block, const TensorView& target) {
+  WritePlane(block, target, A{0},
+             [&](int64_t n, int64_t r) { return WeightOf(scores_(n, r), max_(r)) / weight_(r); });
+}
+
+template <typename T>
+void TiledRun<T>::WriteScores(const Block& block) {
+  switch (call_.score_mode) {
+    case 2:
+      return WritePlane(block, *call_.scores, -std::numeric_limits<A>::infinity(),
+                        [&](int64_t n, int64_t r) { return scores_(n, r); });
+    case 3:
+      return WriteWeights(block, *call_.scores);
+    default:
+      return WriteEarlyScores(block);
+  }
+}
+
+// Raw and capped scores: those of hidden keys too.
+template <typename T>
+void TiledRun<T>::WriteEarlyScores(const Block& block) {
+  for (int64_t j = 0; j < call_.kv_len; j += tile_) {
+    const Tile tile{j, std::min(tile_, call_.kv_len - j)};
+    ComputeProducts(block, tile);
+    if (call_.score_mode == 1 && call_.softcap != 0) CapScores(block, tile);
+    for (int64_t r = 0; r < block.rows; ++r) {
+      for (int64_t n = 0; n < tile.keys; ++n) {
+        call_.scores->At<T>(block.batch, block.head, block.first + r, j + n) =
+            static_cast<T>(scores_(n, r));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void TiledAttention(const CallView& call, const TiledOptions& options) {
-  WithFloatType(call.dtype, [&](auto zero) { TiledRun<decltype(zero)>(call, options).Run(); });
+  WithFloatType(call.dtype, [&](auto zero) {
+    TiledRun<decltype(zero)>(call, options).Run();
+    WritePresent<decltype(zero)>(call);
+  });
 }
 
 }  // namespace attest

@@ -60,6 +60,28 @@ TEST_P(TiledTileTest, StaysWithinTheWorstCaseBound) {
   }
 }
 
+TEST_P(TiledTileTest, EveryFeatureStaysWithinTheWorstCaseBound) {
+  const DirectKernel kernel = Tiled(GetParam());
+  std::mt19937_64 random(13);
+  for (int round = 0; round < 600; ++round) {
+    Problem p = RandomProblem(random, DType::kF32);
+    AddRandomFeatures(random, p);
+    Inputs inputs = RandomInputs(random, p);
+    if (round % 2 == 1 && !p.want_scores) PoisonHidden(p, inputs);
+    ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+  }
+}
+
+TEST_P(TiledTileTest, EveryStorageGivesTheSameBits) {
+  const DirectKernel kernel = Tiled(GetParam());
+  std::mt19937_64 random(14);
+  for (int round = 0; round < 200; ++round) {
+    Problem p = RandomProblem(random, DType::kF32);
+    AddRandomFeatures(random, p);
+    ASSERT_TRUE(KeepsBitsInEveryStorage(kernel, p, RandomInputs(random, p))) << "round " << round;
+  }
+}
+
 TEST_P(TiledTileTest, KeepsItsPromises) {
   EXPECT_TRUE(KeepsItsPromises(Tiled(GetParam()), 40));
 }
@@ -139,7 +161,8 @@ class TiledDTypeTest : public testing::TestWithParam<DType> {};
 TEST_P(TiledDTypeTest, StaysWithinTheBoundOfItsPrecision) {
   std::mt19937_64 random(6);
   for (int round = 0; round < 1000; ++round) {
-    const Problem p = RandomProblem(random, GetParam());
+    Problem p = RandomProblem(random, GetParam());
+    if (round % 2 == 1) AddRandomFeatures(random, p);
     const Inputs inputs = RandomInputs(random, p);
     ASSERT_TRUE(MatchesReference(p, inputs, Tiled("5").Run(p, inputs))) << "round " << round;
   }
@@ -165,6 +188,37 @@ TEST(TiledTest, EmptyRowsAreZeroWithLseMinusInfinity) {
   EXPECT_THAT(result.out.values, ElementsAre(0));
   EXPECT_THAT(result.lse.values, ElementsAre(-kInf));
   EXPECT_THAT(result.weights.values, Each(0));
+}
+
+TEST(TiledTest, ASinkTakesItsShareAndNoValue) {
+  Problem p = LineProblem(3);
+  p.sinks = {{0.0}};
+  DirectResult result = Tiled().Run(p, Line({0, 0, 0}, {4, 4, 4}));
+  EXPECT_THAT(result.out.values, ElementsAre(3));
+  EXPECT_FLOAT_EQ(static_cast<float>(result.lse.values[0]), std::log(4.0F));
+  EXPECT_THAT(result.weights.values, Each(0.25));
+  p.key_lengths = {{0}};
+  p.sinks = {{2.5}};
+  result = Tiled().Run(p, Line({0, 0, 0}, {4, 4, 4}));
+  EXPECT_THAT(result.out.values, ElementsAre(0));
+  EXPECT_THAT(result.lse.values, ElementsAre(2.5));
+}
+
+TEST(TiledTest, DropoutComesAfterTheSoftmax) {
+  Problem p = LineProblem(2);
+  p.dropout = Dropout{0.5, {{1, 1, 1, 2}, 4, {1, 0}}};
+  const DirectResult result = Tiled().Run(p, Line({0, 0}, {3, 5}));
+  EXPECT_THAT(result.out.values, ElementsAre(3));  // 0.5 * 3 / (1 - 0.5)
+  EXPECT_THAT(result.weights.values, Each(0.5));
+}
+
+TEST(TiledTest, TheSoftcapComesBeforeTheBias) {
+  Problem p = LineProblem(1);
+  p.softcap = 1;
+  p.bias = BitPlane{{1, 1, 1, 1}, 4, {1}};
+  Inputs inputs = Line({1000}, {7});
+  inputs.bias = Array({1, 1, 1, 1}, 4);
+  EXPECT_THAT(Tiled().Run(p, inputs).lse.values, ElementsAre(5));
 }
 
 TEST(TiledTest, HugeTilesNeedNoMemory) {

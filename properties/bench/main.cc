@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "properties/bench/oracle_tables.h"
+#include "properties/bench/surface.h"
 #include "properties/harness/case/random.h"
 
 namespace attest {
@@ -73,8 +74,17 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"soundness", "tightness", "detection", "search", "cost"}));
   oracle->add_flag("--small", options.small, "A small version of every table, for CI")
       ->excludes(rows);
+  auto* surface = app.add_subcommand(
+      "surface",
+      "Which property exercises which feature; exit 1 where a property or a feature is left out");
+  attest::SurfaceOptions surface_options;
+  surface->add_option("--cases", surface_options.cases, "Cases drawn for each property")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  surface->add_option("--seed", surface_options.seed, "Draws other cases")->capture_default_str();
   try {
     app.parse(argc, argv);
+    if (surface->parsed()) return attest::PrintSurface(surface_options) ? 0 : 1;
     return attest::RunOracle(options, table);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 3;

@@ -35,7 +35,8 @@ typedef enum attest_status {
   ATTEST_FAILED = 3            /* the kernel tried and could not */
 } attest_status;
 
-/* What a tensor of a call is. Append-only. In brackets: shape; f = the call's floating type.
+/* What a tensor of a call is. Append-only. In brackets: shape; f = the call's floating type, which is
+ * that of OUT (q, k and v are 8-bit where ATTEST_OPTION_FP8 is given, their scales 1 where not).
  * A kernel that meets a role it does not know must return ATTEST_UNSUPPORTED. */
 typedef enum attest_role {
   ATTEST_ROLE_Q = 1,    /* f [batch, q_heads, q_len, head_dim]; of packed sequences see below */
@@ -192,9 +193,9 @@ typedef struct attest_kernel_table {
  * mask_true_means         attend | hide
  * causal_offset           which diagonals the causal flag and the window can have, a list of: zero
  *                         (top left), kv_len_minus_q_len (bottom right), key_length_minus_q_len,
- *                         by_inputs (the last where lengths are given, else zero), explicit. One rule
- *                         alone other than explicit: the kernel applies it by itself. Otherwise each
- *                         causal or windowed call carries ATTEST_ROLE_DIAGONAL_OFFSET.
+ *                         by_inputs (past; the last where lengths are given; else zero), explicit. One
+ *                         rule other than explicit: the kernel applies it by itself (packed: by the item's
+ *                         lengths). Else causal, windowed, ALiBi calls carry ATTEST_ROLE_DIAGONAL_OFFSET.
  * window_counts           keys_beside_diagonal (W to the left are W + 1 keys) | keys_with_diagonal
  * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
  *                         unspecified

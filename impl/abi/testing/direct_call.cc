@@ -1,106 +1,39 @@
 #include "impl/abi/testing/direct_call.h"
 
 #include <array>
-#include <cstddef>
 #include <deque>
+#include <limits>
 #include <utility>
+
+#include "impl/abi/testing/direct_storage.h"
+#include "impl/abi/testing/owned_tensor.h"
 
 namespace attest {
 namespace {
 
-constexpr unsigned char kFill = 0xA5;
-
-DLDataType DLTypeOf(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * ByteSize(dtype));
-  switch (dtype) {
-    case DType::kBF16:
-      return {kDLBfloat, bits, 1};
-    case DType::kBool:
-    case DType::kE4M3:
-    case DType::kE5M2:
-      return {kDLUInt, bits, 1};
-    case DType::kI64:
-      return {kDLInt, bits, 1};
-    case DType::kF32:
-    case DType::kF64:
-    case DType::kF16:
-      break;
-  }
-  return {kDLFloat, bits, 1};
-}
-
-// Strides in elements of a tensor of `shape` laid out as asked.
-Shape4 StridesOf(const Shape4& shape, DirectLayout layout) {
-  const auto at_least_1 = [](int64_t extent) { return extent < 1 ? 1 : extent; };
-  if (layout == DirectLayout::kBshd) {
-    const int64_t heads = at_least_1(shape[1]);
-    const int64_t len = at_least_1(shape[2]);
-    const int64_t dim = at_least_1(shape[3]);
-    return {len * heads * dim, dim, heads * dim, 1};
-  }
-  const int64_t gap = layout == DirectLayout::kGapped ? 1 : 0;
-  Shape4 strides{0, 0, 0, 1 + gap};
-  for (int axis = 2; axis >= 0; --axis) {
-    const auto a = static_cast<size_t>(axis);
-    strides[a] = strides[a + 1] * at_least_1(shape[a + 1]) + gap;
-  }
-  return strides;
-}
-
-// One tensor of a call with everything it points to. Never moved once a call refers to it.
-struct OwnedTensor {
-  Shape4 shape;
-  Shape4 strides;
+// q, k or v of a problem as it is stored.
+struct InputTensor {
+  const Array& values;
   DType dtype;
-  std::vector<std::byte> storage;
-  DLTensor tensor{};
-
-  OwnedTensor(const Shape4& s, const Shape4& t, DType type, int first_axis, int rank)
-      : shape(s), strides(t), dtype(type) {
-    int64_t elements = 1;
-    for (size_t axis = 0; axis < 4; ++axis) elements += (shape[axis] - 1) * strides[axis];
-    if (ElementCount(shape) == 0) elements = 0;
-    storage.assign(static_cast<size_t>(elements) * ByteSize(dtype), std::byte{kFill});
-    tensor.data = storage.empty() ? nullptr : storage.data();
-    tensor.device = {kDLCPU, 0};
-    tensor.ndim = rank;
-    tensor.dtype = DLTypeOf(dtype);
-    tensor.shape = shape.data() + first_axis;
-    tensor.strides = strides.data() + first_axis;
-  }
-  OwnedTensor(const OwnedTensor&) = delete;
-  OwnedTensor& operator=(const OwnedTensor&) = delete;
-
-  std::byte* Element(const Shape4& at) {
-    int64_t index = 0;
-    for (size_t axis = 0; axis < 4; ++axis) index += at[axis] * strides[axis];
-    return storage.data() + static_cast<size_t>(index) * ByteSize(dtype);
-  }
+  double scale;  // of an 8-bit one, else 1
 };
-
-template <typename Visitor>
-void ForEachIndex(const Shape4& shape, Visitor&& visit) {
-  for (int64_t a = 0; a < shape[0]; ++a)
-    for (int64_t b = 0; b < shape[1]; ++b)
-      for (int64_t c = 0; c < shape[2]; ++c)
-        for (int64_t d = 0; d < shape[3]; ++d) visit(Shape4{a, b, c, d});
-}
 
 // The call of a problem, with its memory.
 class DirectCall {
  public:
-  DirectCall(const Problem& p, const Inputs& inputs, DirectLayout layout) : layout_(layout) {
-    AddFloats(ATTEST_ROLE_Q, inputs.q, p.QShape(), p.dtype);
-    AddFloats(ATTEST_ROLE_K, inputs.k, p.KShape(), p.dtype);
-    AddFloats(ATTEST_ROLE_V, inputs.v, p.VShape(), p.dtype);
-    if (p.mask) AddMask(*p.mask);
-    if (p.bias) AddFloats(ATTEST_ROLE_BIAS, inputs.bias, p.bias->shape, p.dtype, p.bias->rank);
-    if (p.key_lengths) AddIntegers(ATTEST_ROLE_KEY_LENGTHS, *p.key_lengths);
-    if (!p.diagonal_offset.empty()) AddIntegers(ATTEST_ROLE_DIAGONAL_OFFSET, p.diagonal_offset);
-    Add(ATTEST_ROLE_OUT, p.OutShape(), p.dtype);
-    if (p.want_lse) Add(ATTEST_ROLE_LSE, p.LseShape(), p.LseDType(), /*first_axis=*/0, /*rank=*/3);
-    if (p.want_weights) Add(ATTEST_ROLE_WEIGHTS, p.WeightsShape(), p.dtype);
-    AddOptions(p);
+  DirectCall(const Problem& p, const Inputs& inputs, const DirectForm& form)
+      : p_(p), form_(form), places_(p, form.storage) {
+    AddQuery({inputs.q, p.InputDType(), p.fp8 ? p.fp8->q_scale : 1});
+    AddKeys(ATTEST_ROLE_K, ATTEST_ROLE_PAST_K,
+            {inputs.k, p.InputDType(), p.fp8 ? p.fp8->k_scale : 1});
+    AddKeys(ATTEST_ROLE_V, ATTEST_ROLE_PAST_V,
+            {inputs.v, p.InputDType(), p.fp8 ? p.fp8->v_scale : 1});
+    AddScalars();
+    AddStorage();
+    AddMasks(inputs);
+    AddPerHead(ATTEST_ROLE_ALIBI_SLOPES, p.alibi_slopes);
+    AddPerHead(ATTEST_ROLE_SINKS, p.sinks);
+    AddOutputs();
   }
 
   DirectResult Run(const attest_kernel_table& table, void* kernel) {
@@ -117,76 +50,232 @@ class DirectCall {
     result.status = table.forward(kernel, &call);
     result.message = message.data();
     if (result.status != ATTEST_OK) return result;
-    result.out = Read(ATTEST_ROLE_OUT);
-    result.lse = Read(ATTEST_ROLE_LSE);
+    result.out = ReadRows(ATTEST_ROLE_OUT, p_.OutShape());
+    if (p_.want_lse) result.lse = ReadRows(ATTEST_ROLE_LSE, p_.LseShape());
     result.weights = Read(ATTEST_ROLE_WEIGHTS);
+    result.scores = Read(ATTEST_ROLE_SCORES);
+    result.present_k = Read(ATTEST_ROLE_PRESENT_K);
+    result.present_v = Read(ATTEST_ROLE_PRESENT_V);
     return result;
   }
 
  private:
-  OwnedTensor& Add(int32_t role, const Shape4& shape, DType dtype, int first_axis = 0,
-                   int rank = 4) {
-    OwnedTensor& tensor =
-        tensors_.emplace_back(shape, StridesOf(shape, layout_), dtype, first_axis, rank);
-    arguments_.push_back({role, &tensor.tensor});
+  bool is_packed() const { return form_.storage == DirectStorage::kPacked; }
+
+  OwnedTensor& Add(int32_t role, const Shape4& shape, DType dtype, ShownAxes axes = {}) {
+    OwnedTensor& tensor = tensors_.emplace_back(shape, form_.layout, dtype, axes);
+    arguments_.push_back({role, tensor.tensor()});
     return tensor;
   }
 
-  void AddFloats(int32_t role, const Array& values, const Shape4& shape, DType dtype,
-                 int rank = 4) {
-    OwnedTensor& tensor = Add(role, shape, dtype, 4 - rank, rank);
-    ForEachIndex(shape, [&](const Shape4& at) {
-      StoreElement(dtype, tensor.Element(at), values.At(at[0], at[1], at[2], at[3]));
-    });
+  // value(index) at each index of the shape.
+  template <typename Value>
+  void AddFilled(int32_t role, const Shape4& shape, DType dtype, ShownAxes axes, Value&& value) {
+    OwnedTensor& tensor = Add(role, shape, dtype, axes);
+    ForEachIndex(shape, [&](const Shape4& at) { tensor.Set(at, value(at)); });
   }
 
-  void AddMask(const BitPlane& mask) {
-    OwnedTensor& tensor = Add(ATTEST_ROLE_MASK, mask.shape, DType::kBool, 4 - mask.rank, mask.rank);
-    ForEachIndex(mask.shape, [&](const Shape4& at) {
-      *tensor.Element(at) = std::byte{mask.At(at[0], at[1], at[2], at[3])};
-    });
+  void AddPlane(int32_t role, const BitPlane& plane) {
+    AddFilled(role, plane.shape, DType::kBool, {4 - plane.rank, plane.rank},
+              [&](const Shape4& at) { return plane.At(at[0], at[1], at[2], at[3]) ? 1 : 0; });
   }
 
+  // [rows, columns], or [rows] where columns is 1 and the rank says so.
+  template <typename T>
+  void AddList(int32_t role, const std::vector<T>& values, DType dtype, int64_t columns, int rank) {
+    const int64_t rows = columns == 0 ? p_.batch : static_cast<int64_t>(values.size()) / columns;
+    AddFilled(role, {rows, columns, 1, 1}, dtype, {0, rank}, [&](const Shape4& at) {
+      return static_cast<double>(values[static_cast<size_t>(at[0] * columns + at[1])]);
+    });
+  }
   void AddIntegers(int32_t role, const std::vector<int64_t>& values) {
-    const Shape4 shape{static_cast<int64_t>(values.size()), 1, 1, 1};
-    OwnedTensor& tensor = Add(role, shape, DType::kI64, /*first_axis=*/0, /*rank=*/1);
-    for (size_t b = 0; b < values.size(); ++b) {
-      auto* target = tensor.Element({static_cast<int64_t>(b), 0, 0, 0});
-      *reinterpret_cast<int64_t*>(target) = values[b];
+    AddList(role, values, DType::kI64, /*columns=*/1, /*rank=*/1);
+  }
+  void AddPerHead(int32_t role, const std::optional<std::vector<double>>& values) {
+    if (values) AddList(role, *values, p_.LseDType(), /*columns=*/1, /*rank=*/1);
+  }
+
+  // Rows below the query lengths, end to end.
+  template <typename Visitor>
+  void ForEachPackedRow(Visitor&& visit) const {
+    int64_t position = 0;
+    const std::vector<int64_t> lengths = LengthsOf(p_.query_lengths, p_.batch, p_.q_len);
+    for (int64_t b = 0; b < p_.batch; ++b) {
+      for (int64_t i = 0; i < lengths[static_cast<size_t>(b)]; ++i) visit(b, i, position++);
+    }
+  }
+  int64_t PackedRows() const {
+    return Cumulative(LengthsOf(p_.query_lengths, p_.batch, p_.q_len)).back();
+  }
+
+  void AddQuery(const InputTensor& q) {
+    if (!is_packed()) {
+      AddFilled(ATTEST_ROLE_Q, p_.QShape(), q.dtype, {}, [&](const Shape4& at) {
+        return q.values.At(at[0], at[1], at[2], at[3]) / q.scale;
+      });
+      return;
+    }
+    OwnedTensor& tensor =
+        Add(ATTEST_ROLE_Q, {PackedRows(), p_.q_heads, p_.head_dim, 1}, q.dtype, {0, 3});
+    ForEachPackedRow([&](int64_t b, int64_t i, int64_t position) {
+      ForEachIndex({1, p_.q_heads, p_.head_dim, 1}, [&](const Shape4& at) {
+        tensor.Set({position, at[1], at[2], 0}, q.values.At(b, at[1], i, at[2]) / q.scale);
+      });
+    });
+  }
+
+  void AddKeys(int32_t role, int32_t past_role, const InputTensor& input) {
+    const int64_t dim = input.values.shape[3];
+    const Shape4 shape = is_packed()
+                             ? Shape4{places_.positions(), p_.kv_heads, dim, 1}
+                             : Shape4{places_.outer(), p_.kv_heads, places_.positions(), dim};
+    OwnedTensor& recent = Add(role, shape, input.dtype, {0, is_packed() ? 3 : 4});
+    ForEachIndex(
+        shape, [&](const Shape4& at) { recent.Set(at, std::numeric_limits<double>::quiet_NaN()); });
+    OwnedTensor* past = nullptr;
+    if (form_.storage == DirectStorage::kPast) {
+      past = &Add(past_role, {p_.batch, p_.kv_heads, places_.past(), dim}, input.dtype);
+    }
+    ForEachIndex(input.values.shape, [&](const Shape4& at) {
+      const double value = input.values.At(at[0], at[1], at[2], at[3]) / input.scale;
+      if (at[2] < places_.past()) return past->Set(at, value);
+      const auto place = places_.Find(at[0], at[2]);
+      if (!place) return;
+      recent.Set(is_packed() ? Shape4{place->position, at[1], at[3], 0}
+                             : Shape4{place->outer, at[1], place->position, at[3]},
+                 value);
+    });
+  }
+
+  void AddStorage() {
+    switch (form_.storage) {
+      case DirectStorage::kPages:
+        AddList(ATTEST_ROLE_PAGE_TABLE, places_.page_table(), DType::kI64, places_.pages_per_item(),
+                /*rank=*/2);
+        AddIntegers(ATTEST_ROLE_KEY_LENGTHS, LengthsOf(p_.key_lengths, p_.batch, p_.kv_len));
+        break;
+      case DirectStorage::kPacked:
+        AddIntegers(ATTEST_ROLE_CU_KEY_LENGTHS,
+                    Cumulative(LengthsOf(p_.key_lengths, p_.batch, p_.kv_len)));
+        AddIntegers(ATTEST_ROLE_CU_QUERY_LENGTHS,
+                    Cumulative(LengthsOf(p_.query_lengths, p_.batch, p_.q_len)));
+        return;
+      default:
+        if (p_.key_lengths) AddIntegers(ATTEST_ROLE_KEY_LENGTHS, *p_.key_lengths);
+        if (form_.storage == DirectStorage::kRing) {
+          AddIntegers(ATTEST_ROLE_RING_START, places_.ring_start());
+        }
+    }
+    if (p_.query_lengths) AddIntegers(ATTEST_ROLE_QUERY_LENGTHS, *p_.query_lengths);
+  }
+
+  void AddMasks(const Inputs& inputs) {
+    if (p_.mask) AddPlane(ATTEST_ROLE_MASK, *p_.mask);
+    if (p_.bias) {
+      AddFilled(ATTEST_ROLE_BIAS, p_.bias->shape, p_.BiasDType(),
+                {4 - p_.bias->rank, p_.bias->rank},
+                [&](const Shape4& at) { return inputs.bias.At(at[0], at[1], at[2], at[3]); });
+    }
+    if (p_.prefix_lengths) AddIntegers(ATTEST_ROLE_PREFIX_LENGTHS, *p_.prefix_lengths);
+    if (!p_.diagonal_offset.empty()) AddIntegers(ATTEST_ROLE_DIAGONAL_OFFSET, p_.diagonal_offset);
+    if (p_.documents) {
+      AddList(ATTEST_ROLE_DOCUMENT_IDS, p_.documents->query, DType::kI64, p_.q_len, /*rank=*/2);
+      AddList(ATTEST_ROLE_KEY_DOCUMENT_IDS, p_.documents->key, DType::kI64, p_.kv_len, /*rank=*/2);
+    }
+    if (p_.block_mask) {
+      AddPlane(ATTEST_ROLE_BLOCK_MASK, p_.block_mask->plane);
+      AddOption(ATTEST_OPTION_BLOCK_Q, p_.block_mask->block_q);
+      AddOption(ATTEST_OPTION_BLOCK_K, p_.block_mask->block_k);
+    }
+    if (p_.dropout) {
+      AddPlane(ATTEST_ROLE_DROPOUT_MASK, p_.dropout->keep);
+      AddOption(ATTEST_OPTION_DROPOUT, p_.dropout->probability);
     }
   }
 
-  void AddOptions(const Problem& p) {
-    const auto add_integer = [&](int32_t id, int64_t value) {
-      attest_option option{};
-      option.id = id;
-      option.value.i = value;
-      options_.push_back(option);
-    };
-    attest_option scale{};
-    scale.id = ATTEST_OPTION_SCALE;
-    scale.is_float = 1;
-    scale.value.f = p.EffectiveScale();
-    options_.push_back(scale);
-    if (p.causal) add_integer(ATTEST_OPTION_CAUSAL, 1);
-    if (p.window.left) add_integer(ATTEST_OPTION_WINDOW_LEFT, *p.window.left);
-    if (p.window.right) add_integer(ATTEST_OPTION_WINDOW_RIGHT, *p.window.right);
+  void AddOption(int32_t id, int64_t value) {
+    attest_option& option = options_.emplace_back();
+    option.id = id;
+    option.value.i = value;
+  }
+  void AddOption(int32_t id, double value) {
+    attest_option& option = options_.emplace_back();
+    option.id = id;
+    option.is_float = 1;
+    option.value.f = value;
+  }
+
+  void AddScalars() {
+    AddOption(ATTEST_OPTION_SCALE, p_.EffectiveScale());
+    if (p_.causal) AddOption(ATTEST_OPTION_CAUSAL, int64_t{1});
+    if (p_.window.left) AddOption(ATTEST_OPTION_WINDOW_LEFT, *p_.window.left);
+    if (p_.window.right) AddOption(ATTEST_OPTION_WINDOW_RIGHT, *p_.window.right);
+    if (p_.softcap != 0) AddOption(ATTEST_OPTION_SOFTCAP, p_.softcap);
+    if (p_.want_scores) {
+      AddOption(ATTEST_OPTION_SCORES, static_cast<int64_t>(*p_.want_scores));
+    }
+    if (!p_.fp8) return;
+    AddOption(ATTEST_OPTION_FP8, int64_t{p_.fp8->format == DType::kE4M3 ? 1 : 2});
+    for (const auto& [role, scale] : {std::pair{ATTEST_ROLE_Q_SCALE, p_.fp8->q_scale},
+                                      std::pair{ATTEST_ROLE_K_SCALE, p_.fp8->k_scale},
+                                      std::pair{ATTEST_ROLE_V_SCALE, p_.fp8->v_scale}}) {
+      AddList(role, std::vector<double>{scale}, DType::kF32, /*columns=*/1, /*rank=*/1);
+    }
+  }
+
+  void AddOutputs() {
+    if (is_packed()) {
+      Add(ATTEST_ROLE_OUT, {PackedRows(), p_.q_heads, p_.value_dim, 1}, p_.dtype, {0, 3});
+      if (p_.want_lse) {
+        Add(ATTEST_ROLE_LSE, {p_.q_heads, PackedRows(), 1, 1}, p_.LseDType(), {0, 2});
+      }
+      return;
+    }
+    Add(ATTEST_ROLE_OUT, p_.OutShape(), p_.dtype);
+    if (p_.want_lse) Add(ATTEST_ROLE_LSE, p_.LseShape(), p_.LseDType(), {0, 3});
+    if (p_.want_weights) Add(ATTEST_ROLE_WEIGHTS, p_.WeightsShape(), p_.dtype);
+    if (p_.want_scores) Add(ATTEST_ROLE_SCORES, p_.WeightsShape(), p_.dtype);
+    if (form_.want_present) {
+      Add(ATTEST_ROLE_PRESENT_K, p_.KShape(), p_.dtype);
+      Add(ATTEST_ROLE_PRESENT_V, p_.VShape(), p_.dtype);
+    }
+  }
+
+  OwnedTensor* Find(int32_t role) {
+    for (size_t n = 0; n < arguments_.size(); ++n) {
+      if (arguments_[n].role == role) return &tensors_[n];
+    }
+    return nullptr;
   }
 
   Array Read(int32_t role) {
-    for (size_t n = 0; n < arguments_.size(); ++n) {
-      if (arguments_[n].role != role) continue;
-      OwnedTensor& tensor = tensors_[n];
-      Array values(tensor.shape);
-      ForEachIndex(tensor.shape, [&](const Shape4& at) {
-        values.At(at[0], at[1], at[2], at[3]) = LoadElement(tensor.dtype, tensor.Element(at));
-      });
-      return values;
-    }
-    return {};
+    OwnedTensor* tensor = Find(role);
+    if (tensor == nullptr) return {};
+    Array values(tensor->shape());
+    ForEachIndex(tensor->shape(), [&](const Shape4& at) {
+      values.At(at[0], at[1], at[2], at[3]) = tensor->Get(at);
+    });
+    return values;
   }
 
-  DirectLayout layout_;
+  // out or lse, in the problem's own shape.
+  Array ReadRows(int32_t role, const Shape4& shape) {
+    if (!is_packed()) return Read(role);
+    OwnedTensor& tensor = *Find(role);
+    Array values(shape);
+    ForEachPackedRow([&](int64_t b, int64_t i, int64_t position) {
+      ForEachIndex({1, shape[1], 1, shape[3]}, [&](const Shape4& at) {
+        values.At(b, at[1], i, at[3]) =
+            tensor.Get(role == ATTEST_ROLE_LSE ? Shape4{at[1], position, 0, 0}
+                                               : Shape4{position, at[1], at[3], 0});
+      });
+    });
+    return values;
+  }
+
+  const Problem& p_;
+  const DirectForm form_;
+  const KeyPlaces places_;
   std::deque<OwnedTensor> tensors_;  // a deque never moves its elements
   std::vector<attest_argument> arguments_;
   std::vector<attest_option> options_;
@@ -226,8 +315,8 @@ std::string DirectKernel::Contract() const {
 }
 
 DirectResult DirectKernel::Run(const Problem& problem, const Inputs& inputs,
-                               DirectLayout layout) const {
-  return DirectCall(problem, inputs, layout).Run(*table_, kernel_);
+                               const DirectForm& form) const {
+  return DirectCall(problem, inputs, form).Run(*table_, kernel_);
 }
 
 }  // namespace attest

@@ -23,12 +23,34 @@ enum class DirectLayout {
   kGapped,  // every axis with unused elements between, the last one included
 };
 
+// How keys and values reach the kernel; at most one.
+enum class DirectStorage {
+  kPlain,
+  kPast,    // the first half of the keys, rounded down, in the past
+  kPages,   // pages of two keys, scattered, in every unused place NaN
+  kRing,    // batch item b starts in slot (2 + 3 b) % kv_len
+  kPacked,  // needs a problem that IsPackable
+};
+
+// Whether packed sequences can carry the problem: no mask, bias, documents, block mask or dropout,
+// neither weights nor scores. Rows at or beyond the query length do not reach the kernel.
+bool IsPackable(const Problem& problem);
+
+// How a call is made of a problem.
+struct DirectForm {
+  DirectLayout layout = DirectLayout::kDense;
+  DirectStorage storage = DirectStorage::kPlain;
+  bool want_present = false;  // not of pages or packed sequences
+};
+
 struct DirectResult {
   attest_status status = ATTEST_FAILED;
   std::string message;
-  Array out;  // as in Reference; lse and weights are empty unless the problem wants them
+  Array out;  // as in Reference; the others are empty unless the problem wants them
   Array lse;
   Array weights;
+  Array scores;
+  Array present_k, present_v;  // empty unless the form wants them
 };
 
 // One created instance of a kernel.
@@ -47,8 +69,12 @@ class DirectKernel {
   std::string Contract() const;
 
   // Outputs are filled with the byte 0xA5 beforehand. `problem` must be valid, `inputs` its data.
+  // Of packed sequences the rows that reach no kernel are 0 in the result.
+  DirectResult Run(const Problem& problem, const Inputs& inputs, const DirectForm& form) const;
   DirectResult Run(const Problem& problem, const Inputs& inputs,
-                   DirectLayout layout = DirectLayout::kDense) const;
+                   DirectLayout layout = DirectLayout::kDense) const {
+    return Run(problem, inputs, DirectForm{layout});
+  }
 
  private:
   DirectKernel(const attest_kernel_table* table, void* kernel) : table_(table), kernel_(kernel) {}

@@ -30,6 +30,18 @@ inline testing::AssertionResult WithinBound(const std::string& name, const Array
   return testing::AssertionSuccess();
 }
 
+// W of the scores that the problem asks for; zeros elsewhere.
+inline Array ScoreBoundOf(const Problem& p, ErrorBound& bound) {
+  Array scores(p.WeightsShape());
+  ForEachRow(p, [&](const Row& row) {
+    const std::vector<double>& numbers = bound.WorstOf(row).scores;
+    for (size_t j = 0; j < numbers.size(); ++j) {
+      scores.At(row.batch, row.head, row.query, static_cast<int64_t>(j)) = numbers[j];
+    }
+  });
+  return scores;
+}
+
 // A result (out, and what else the problem wants) against the reference within the worst-case bound,
 // under contract attest-1.
 inline testing::AssertionResult MatchesReference(const Problem& p, const Inputs& inputs,
@@ -43,6 +55,10 @@ inline testing::AssertionResult MatchesReference(const Problem& p, const Inputs&
   if (match && p.want_lse) match = WithinBound("lse", result.lse, reference.lse, bound.lse);
   if (match && p.want_weights) {
     match = WithinBound("weights", result.weights, reference.weights, bound.weights);
+  }
+  if (match && p.want_scores) {
+    match =
+        WithinBound("scores", result.scores, reference.asked_scores, ScoreBoundOf(p, error_bound));
   }
   return match;
 }
@@ -60,7 +76,8 @@ inline bool SameBits(const Array& a, const Array& b) {
 
 inline bool SameBits(const DirectResult& a, const DirectResult& b) {
   return a.status == b.status && SameBits(a.out, b.out) && SameBits(a.lse, b.lse) &&
-         SameBits(a.weights, b.weights);
+         SameBits(a.weights, b.weights) && SameBits(a.scores, b.scores) &&
+         SameBits(a.present_k, b.present_k) && SameBits(a.present_v, b.present_v);
 }
 
 }  // namespace attest

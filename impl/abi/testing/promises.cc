@@ -35,32 +35,71 @@ Array SliceOf(const Array& array, size_t axis, int64_t first, int64_t count) {
   return slice;
 }
 
-// The same of a mask plane; a broadcast axis stays as it is.
-void SlicePlane(std::optional<BitPlane>& plane, size_t axis, int64_t first, int64_t count) {
-  if (!plane || plane->shape[axis] == 1) return;
-  Array values(plane->shape);
-  std::copy(plane->bits.begin(), plane->bits.end(), values.values.begin());
+void SliceBits(BitPlane& plane, size_t axis, int64_t first, int64_t count) {
+  Array values(plane.shape);
+  std::copy(plane.bits.begin(), plane.bits.end(), values.values.begin());
   values = SliceOf(values, axis, first, count);
-  plane->shape = values.shape;
-  plane->bits.assign(values.values.begin(), values.values.end());
+  plane.shape = values.shape;
+  plane.bits.assign(values.values.begin(), values.values.end());
+}
+
+// The same of a mask; a broadcast axis stays as it is.
+void SlicePlane(std::optional<BitPlane>& plane, size_t axis, int64_t first, int64_t count) {
+  if (plane && plane->shape[axis] != 1) SliceBits(*plane, axis, first, count);
 }
 
 void SlicePlanes(Setup& setup, size_t axis, int64_t first, int64_t count) {
-  if (setup.problem.bias && setup.problem.bias->shape[axis] != 1) {
+  Problem& p = setup.problem;
+  if (p.bias && p.bias->shape[axis] != 1) {
     setup.inputs.bias = SliceOf(setup.inputs.bias, axis, first, count);
   }
-  SlicePlane(setup.problem.mask, axis, first, count);
-  SlicePlane(setup.problem.bias, axis, first, count);
+  SlicePlane(p.mask, axis, first, count);
+  SlicePlane(p.bias, axis, first, count);
+  if (p.dropout) SliceBits(p.dropout->keep, axis, first, count);
+}
+
+// The same of a block mask along batch items or heads.
+void SliceBlockMask(Setup& setup, size_t axis, int64_t index) {
+  std::optional<BlockMask>& mask = setup.problem.block_mask;
+  if (mask && mask->plane.shape[axis] != 1) SliceBits(mask->plane, axis, index, 1);
+}
+
+// Entries first .. first + count of each of the `batch` lists that `ids` has end to end.
+void SliceIds(std::vector<int64_t>& ids, int64_t batch, int64_t first, int64_t count) {
+  Array values({batch, batch == 0 ? 0 : static_cast<int64_t>(ids.size()) / batch, 1, 1});
+  std::copy(ids.begin(), ids.end(), values.values.begin());
+  values = SliceOf(values, 1, first, count);
+  ids.assign(values.values.begin(), values.values.end());
+}
+
+// One entry of a list, as a list.
+template <typename T>
+void KeepOne(std::optional<std::vector<T>>& list, int64_t index) {
+  if (list) list = {{(*list)[static_cast<size_t>(index)]}};
+}
+
+// The same visible keys without a block mask, so that rows and keys may be cut anywhere.
+Setup BlocksAsMask(Setup setup) {
+  Problem& p = setup.problem;
+  if (!p.block_mask) return setup;
+  p.mask = VisiblePlane(p);
+  p.block_mask.reset();
+  return setup;
 }
 
 Setup OneBatchItem(Setup setup, int64_t b) {
   Problem& p = setup.problem;
   SlicePlanes(setup, 0, b, 1);
+  SliceBlockMask(setup, 0, b);
   for (Array* tensor : {&setup.inputs.q, &setup.inputs.k, &setup.inputs.v}) {
     *tensor = SliceOf(*tensor, 0, b, 1);
   }
   if (!p.diagonal_offset.empty()) p.diagonal_offset = {p.DiagonalOffset(b)};
-  if (p.key_lengths) p.key_lengths = {{(*p.key_lengths)[static_cast<size_t>(b)]}};
+  for (auto* lengths : {&p.key_lengths, &p.query_lengths, &p.prefix_lengths}) KeepOne(*lengths, b);
+  if (p.documents) {
+    SliceIds(p.documents->query, 1, b * p.q_len, p.q_len);
+    SliceIds(p.documents->key, 1, b * p.kv_len, p.kv_len);
+  }
   p.batch = 1;
   return setup;
 }
@@ -70,6 +109,8 @@ Setup OneHead(Setup setup, int64_t h) {
   Problem& p = setup.problem;
   const int64_t kv_head = h / p.heads_per_kv_head();
   SlicePlanes(setup, 1, h, 1);
+  SliceBlockMask(setup, 1, h);
+  for (auto* numbers : {&p.alibi_slopes, &p.sinks}) KeepOne(*numbers, h);
   setup.inputs.q = SliceOf(setup.inputs.q, 1, h, 1);
   setup.inputs.k = SliceOf(setup.inputs.k, 1, kv_head, 1);
   setup.inputs.v = SliceOf(setup.inputs.v, 1, kv_head, 1);
@@ -84,6 +125,10 @@ Setup QueriesFrom(Setup setup, int64_t first) {
   setup.inputs.q = SliceOf(setup.inputs.q, 2, first, count);
   p.diagonal_offset.resize(static_cast<size_t>(p.batch), 0);
   for (int64_t& offset : p.diagonal_offset) offset += first;
+  if (p.documents) SliceIds(p.documents->query, p.batch, first, count);
+  if (p.query_lengths) {
+    for (int64_t& length : *p.query_lengths) length = std::max<int64_t>(length - first, 0);
+  }
   p.q_len = count;
   return setup;
 }
@@ -95,6 +140,10 @@ Setup WithoutLastKeys(Setup setup, int64_t count) {
   SlicePlanes(setup, 3, 0, kept);
   setup.inputs.k = SliceOf(setup.inputs.k, 2, 0, kept);
   setup.inputs.v = SliceOf(setup.inputs.v, 2, 0, kept);
+  if (p.documents) SliceIds(p.documents->key, p.batch, 0, kept);
+  if (p.prefix_lengths) {
+    for (int64_t& length : *p.prefix_lengths) length = std::min(length, kept);
+  }
   p.kv_len = kept;
   return setup;
 }
@@ -106,8 +155,8 @@ testing::AssertionResult Compare(const DirectResult& a, const DirectResult& b,
 }
 
 DirectResult SliceResult(DirectResult result, size_t axis, int64_t first, int64_t count) {
-  for (Array* array : {&result.out, &result.lse, &result.weights}) {
-    *array = SliceOf(*array, axis, first, count);
+  for (Array* array : {&result.out, &result.lse, &result.weights, &result.scores}) {
+    if (array->shape != Shape4{}) *array = SliceOf(*array, axis, first, count);
   }
   return result;
 }
@@ -128,14 +177,17 @@ testing::AssertionResult HiddenValues(const DirectKernel& kernel, const Setup& s
   }
   const DirectResult before = kernel.Run(p, setup.inputs);
   DirectResult after = kernel.Run(p, poisoned);
+  const bool scores_show_hidden = p.want_scores && *p.want_scores < ScoreMode::kBiased;
   // Rows that see the key may differ: they are taken over before comparing.
   ForEachRow(p, [&](const Row& row) {
-    if (!Visible(p, row, key)) return;
     const auto [b, h, i] = row;
+    if (scores_show_hidden) after.scores.At(b, h, i, key) = before.scores.At(b, h, i, key);
+    if (!Visible(p, row, key)) return;
     for (int64_t c = 0; c < p.value_dim; ++c) after.out.At(b, h, i, c) = before.out.At(b, h, i, c);
     after.lse.At(b, h, i, 0) = before.lse.At(b, h, i, 0);
     for (int64_t j = 0; j < p.kv_len; ++j) {
       after.weights.At(b, h, i, j) = before.weights.At(b, h, i, j);
+      if (p.want_scores) after.scores.At(b, h, i, j) = before.scores.At(b, h, i, j);
     }
   });
   return Compare(before, after, "hidden values");
@@ -153,7 +205,9 @@ Array PaddedKeys(const Array& weights, int64_t kv_len) {
   return padded;
 }
 
-testing::AssertionResult KvLen(const DirectKernel& kernel, Setup setup, std::mt19937_64& random) {
+testing::AssertionResult KvLen(const DirectKernel& kernel, const Setup& original,
+                               std::mt19937_64& random) {
+  Setup setup = BlocksAsMask(original);
   Problem& p = setup.problem;
   if (p.kv_len == 0) return testing::AssertionSuccess();
   const auto count = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(p.kv_len));
@@ -162,11 +216,14 @@ testing::AssertionResult KvLen(const DirectKernel& kernel, Setup setup, std::mt1
   const Setup shorter = WithoutLastKeys(setup, count);
   DirectResult result = kernel.Run(shorter.problem, shorter.inputs);
   result.weights = PaddedKeys(result.weights, p.kv_len);
-  return Compare(kernel.Run(p, setup.inputs), result, "keys appended out of sight");
+  DirectResult whole = kernel.Run(p, setup.inputs);
+  if (p.want_scores) whole.scores = SliceOf(whole.scores, 3, 0, p.kv_len - count);
+  return Compare(whole, result, "keys appended out of sight");
 }
 
-testing::AssertionResult QLen(const DirectKernel& kernel, const Setup& setup,
+testing::AssertionResult QLen(const DirectKernel& kernel, const Setup& original,
                               std::mt19937_64& random) {
+  const Setup setup = BlocksAsMask(original);
   const Problem& p = setup.problem;
   const auto first = static_cast<int64_t>(random() % static_cast<uint64_t>(p.q_len + 1));
   const Setup chunk = QueriesFrom(setup, first);
@@ -213,6 +270,9 @@ testing::AssertionResult MaskForms(const DirectKernel& kernel, const Setup& setu
   masked.causal = false;
   masked.window = {};
   masked.key_lengths.reset();
+  masked.prefix_lengths.reset();
+  masked.documents.reset();
+  masked.block_mask.reset();
   const DirectResult before = kernel.Run(setup.problem, setup.inputs);
   const auto same =
       Compare(before, kernel.Run(masked, setup.inputs), "all flags as a boolean mask");
@@ -229,7 +289,60 @@ testing::AssertionResult MaskForms(const DirectKernel& kernel, const Setup& setu
   return Compare(before, kernel.Run(added.problem, added.inputs), "all flags as -inf in a bias");
 }
 
+// Raw and capped scores of keys behind the key length need K to be there.
+bool ArePageable(const Problem& p) {
+  if (!p.want_scores || *p.want_scores >= ScoreMode::kBiased || !p.key_lengths) return true;
+  return std::all_of(p.key_lengths->begin(), p.key_lengths->end(),
+                     [&](int64_t length) { return length == p.kv_len; });
+}
+
+// The result without the rows at or beyond the query lengths, which packed sequences do not have.
+DirectResult WithoutPadding(DirectResult result, const Problem& p) {
+  ForEachRow(p, [&](const Row& row) {
+    if (!IsPaddedQuery(p, row)) return;
+    for (int64_t c = 0; c < p.value_dim; ++c) {
+      result.out.At(row.batch, row.head, row.query, c) = 0;
+    }
+    if (p.want_lse) result.lse.At(row.batch, row.head, row.query, 0) = 0;
+  });
+  return result;
+}
+
 }  // namespace
+
+testing::AssertionResult KeepsBitsInEveryStorage(const DirectKernel& kernel,
+                                                 const Problem& original, const Inputs& inputs) {
+  const DirectResult plain = kernel.Run(original, inputs);
+  for (const DirectStorage storage : {DirectStorage::kPast, DirectStorage::kRing}) {
+    const DirectForm form{DirectLayout::kDense, storage, /*want_present=*/true};
+    DirectResult result = kernel.Run(original, inputs, form);
+    if (!SameBits(result.present_k, inputs.k) || !SameBits(result.present_v, inputs.v)) {
+      const bool is_exact = !original.fp8;  // a scaled 8-bit value is rounded
+      if (is_exact) return testing::AssertionFailure() << "present is not past and new";
+    }
+    result.present_k = result.present_v = {};
+    const auto same = Compare(plain, result, "keys in two parts or a ring");
+    if (!same) return same;
+  }
+  if (ArePageable(original)) {
+    const auto same = Compare(
+        plain,
+        kernel.Run(original, inputs, DirectForm{DirectLayout::kDense, DirectStorage::kPages}),
+        "keys in pages");
+    if (!same) return same;
+  }
+  Problem p = original;
+  p.mask.reset();
+  p.bias.reset();
+  p.documents.reset();
+  p.block_mask.reset();
+  p.dropout.reset();
+  p.want_weights = false;
+  p.want_scores.reset();
+  return Compare(WithoutPadding(kernel.Run(p, inputs), p),
+                 kernel.Run(p, inputs, DirectForm{DirectLayout::kDense, DirectStorage::kPacked}),
+                 "sequences packed");
+}
 
 testing::AssertionResult KeepsBits(const DirectKernel& kernel, Invariance what,
                                    const Problem& problem, const Inputs& inputs,
@@ -265,7 +378,8 @@ testing::AssertionResult KeepsItsPromises(const DirectKernel& kernel, int rounds
   std::mt19937_64 random(2);
   for (const DType dtype : contract->dtypes) {
     for (int round = 0; round < rounds; ++round) {
-      const Problem problem = RandomProblem(random, dtype);
+      Problem problem = RandomProblem(random, dtype);
+      if (round % 2 == 1) AddRandomFeatures(random, problem);
       const Inputs inputs = RandomInputs(random, problem);
       for (const Invariance what : contract->bits_invariant) {
         const auto kept = KeepsBits(kernel, what, problem, inputs, random);

@@ -19,6 +19,11 @@ testing::AssertionResult KeepsBits(const DirectKernel& kernel, Invariance what,
                                    const Problem& problem, const Inputs& inputs,
                                    std::mt19937_64& random);
 
+// Success when past and new keys, a ring, pages and, as far as they can carry the problem, packed
+// sequences leave the kernel's bits alone, and present outputs are the keys and values.
+testing::AssertionResult KeepsBitsInEveryStorage(const DirectKernel& kernel, const Problem& problem,
+                                                 const Inputs& inputs);
+
 // Every promise of the contract, each on `rounds` random problems of each promised dtype.
 testing::AssertionResult KeepsItsPromises(const DirectKernel& kernel, int rounds);
 

@@ -46,12 +46,55 @@ void DrawDiagonal(std::mt19937_64& random, Problem& p) {
   }
 }
 
-Array DrawArray(std::mt19937_64& random, const Shape4& shape, DType dtype) {
+// Values of `dtype` times `scale`.
+Array DrawArray(std::mt19937_64& random, const Shape4& shape, DType dtype, double scale = 1) {
   Array array(shape);
   for (double& value : array.values) {
-    value = RoundTo(dtype, static_cast<double>(Draw(random, -4096, 4096)) / 2048.0);
+    value = scale * RoundTo(dtype, static_cast<double>(Draw(random, -4096, 4096)) / 2048.0);
   }
   return array;
+}
+
+template <typename T>
+T OneOf(std::mt19937_64& random, std::initializer_list<T> choices) {
+  return choices.begin()[Draw(random, 0, static_cast<int64_t>(choices.size()) - 1)];
+}
+
+std::vector<int64_t> DrawIntegers(std::mt19937_64& random, int64_t count, int64_t low,
+                                  int64_t high) {
+  std::vector<int64_t> values;
+  for (int64_t n = 0; n < count; ++n) values.push_back(Draw(random, low, high));
+  return values;
+}
+
+std::vector<double> DrawPerHead(std::mt19937_64& random, const Problem& p,
+                                std::initializer_list<double> choices) {
+  std::vector<double> values;
+  for (int64_t h = 0; h < p.q_heads; ++h) {
+    values.push_back(RoundTo(p.LseDType(), OneOf(random, choices)));
+  }
+  return values;
+}
+
+void FillBits(std::mt19937_64& random, BitPlane& plane) {
+  plane.bits.resize(static_cast<size_t>(ElementCount(plane.shape)));
+  for (uint8_t& bit : plane.bits) bit = OneIn(random, 3) ? 0 : 1;
+}
+
+void DrawBlockMask(std::mt19937_64& random, Problem& p) {
+  BlockMask& mask = p.block_mask.emplace();
+  mask.block_q = OneOf<int64_t>(random, {1, 2, 3, 16, 1000});
+  mask.block_k = OneOf<int64_t>(random, {1, 2, 3, 16, 1000});
+  mask.plane.shape = {OneIn(random, 2) ? 1 : p.batch, OneIn(random, 2) ? 1 : p.q_heads,
+                      (p.q_len + mask.block_q - 1) / mask.block_q,
+                      (p.kv_len + mask.block_k - 1) / mask.block_k};
+  FillBits(random, mask.plane);
+}
+
+void DrawDropout(std::mt19937_64& random, Problem& p) {
+  p.dropout.emplace().probability = OneOf(random, {0.0, 0.1, 0.5});
+  p.dropout->keep.shape = p.WeightsShape();
+  FillBits(random, p.dropout->keep);
 }
 
 }  // namespace
@@ -79,13 +122,34 @@ Problem RandomProblem(std::mt19937_64& random, DType dtype) {
   return p;
 }
 
+void AddRandomFeatures(std::mt19937_64& random, Problem& p) {
+  if (OneIn(random, 4)) p.softcap = OneOf(random, {0.125, 1.0, 5.0, 30.0});
+  if (OneIn(random, 4)) p.alibi_slopes = DrawPerHead(random, p, {0.5, 0.7, 0.0, -0.1});
+  if (OneIn(random, 4)) p.sinks = DrawPerHead(random, p, {0.0, 1.1, -1.0, 60.0, -60.0});
+  if (OneIn(random, 4)) p.query_lengths = DrawIntegers(random, p.batch, 0, p.q_len);
+  if (OneIn(random, 4)) p.prefix_lengths = DrawIntegers(random, p.batch, 0, p.kv_len);
+  if (OneIn(random, 5)) {
+    p.documents = Documents{DrawIntegers(random, p.batch * p.q_len, -1, 1),
+                            DrawIntegers(random, p.batch * p.kv_len, -1, 1)};
+  }
+  if (OneIn(random, 5)) DrawBlockMask(random, p);
+  if (OneIn(random, 5)) DrawDropout(random, p);
+  if (p.bias && OneIn(random, 3)) p.bias_dtype = DType::kF32;
+  if (OneIn(random, 3)) p.want_scores = static_cast<ScoreMode>(Draw(random, 0, 3));
+  if (!OneIn(random, 5)) return;
+  p.fp8 = Fp8{OneIn(random, 2) ? DType::kE4M3 : DType::kE5M2, RoundTo(DType::kF32, 0.3), 0.5,
+              RoundTo(DType::kF32, 1.7)};
+}
+
 Inputs RandomInputs(std::mt19937_64& random, const Problem& problem) {
+  const Fp8 scales = problem.fp8.value_or(Fp8{});
+  const DType type = problem.InputDType();
   Inputs inputs;
-  inputs.q = DrawArray(random, problem.QShape(), problem.dtype);
-  inputs.k = DrawArray(random, problem.KShape(), problem.dtype);
-  inputs.v = DrawArray(random, problem.VShape(), problem.dtype);
+  inputs.q = DrawArray(random, problem.QShape(), type, scales.q_scale);
+  inputs.k = DrawArray(random, problem.KShape(), type, scales.k_scale);
+  inputs.v = DrawArray(random, problem.VShape(), type, scales.v_scale);
   if (problem.bias) {
-    inputs.bias = DrawArray(random, problem.bias->shape, problem.dtype);
+    inputs.bias = DrawArray(random, problem.bias->shape, problem.BiasDType());
     for (size_t n = 0; n < problem.bias->bits.size(); ++n) {
       if (problem.bias->bits[n] == 0) {
         inputs.bias.values[n] = -std::numeric_limits<double>::infinity();

@@ -21,10 +21,13 @@ bool IsVersion(std::string_view text) {
 }
 
 // The contract is the standard's, for the element types that the runtime documents for its CPU
-// kernels (docs/OperatorKernels.md).
+// kernels (docs/OperatorKernels.md) and the features that this adapter passes on.
 std::string ContractJson(int opset) {
   return R"({"contract": "onnx-attention-)" + std::to_string(opset) +
-         R"(", "dtypes": ["f32", "f16"], "options": {"opset": ["23", "24"]}})";
+         R"(", "features": ["causal", "mask", "bias", "gqa", "value_dim", "weights",
+                            "mask_broadcast", "mask_ranks", )" +
+         (opset == 23 ? R"("mask_key_broadcast"])" : R"("key_lengths"])") +
+         R"(, "scores": [], "dtypes": ["f32", "f16"], "options": {"opset": ["23", "24"]}})";
 }
 
 std::string MissingLibrary(const std::string& path, const std::string& version) {

@@ -8,7 +8,8 @@
 
 namespace attest {
 
-// The plug-in's table; no create options.
+// The plug-in's table. Create option: contract=NAME, a published contract whose conventions it then
+// follows and declares (see emulation.h).
 const attest_kernel_table* ReferenceKernelTable();
 
 }  // namespace attest

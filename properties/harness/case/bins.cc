@@ -1,7 +1,6 @@
 #include "properties/harness/case/bins.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "impl/attention/visibility.h"
@@ -14,26 +13,76 @@ std::string Bin(std::string_view dimension, std::string_view value) {
   return std::string(dimension) + "=" + std::string(value);
 }
 
-// The flags that are counted in pairs, in the order in which pairs name them.
-constexpr std::array<std::string_view, 10> kFlags = {"causal", "window",   "key_lengths", "mask",
-                                                     "bias",   "gqa",      "lse",         "weights",
-                                                     "layout", "value_dim"};
+// One flag that is counted in pairs: whether a case has it, and whether a contract offers it.
+struct FlagBin {
+  std::string_view name;
+  bool (*is_on)(const Case& c);
+  bool (*is_offered)(const Contract& c);
+};
+
+bool Allows(int64_t limit, int64_t needed) {
+  return limit == 0 || limit >= needed;
+}
+
+template <Feature kFeature>
+bool Offers(const Contract& c) {
+  return c.Has(kFeature);
+}
+
+template <Feature kFeature>
+bool OffersWithDiagonal(const Contract& c) {
+  return c.Has(kFeature) && OffersDiagonal(c);
+}
+
+bool OffersStorageWithMasks(const Contract& c) {
+  return c.Has(Feature::kPast) || c.Has(Feature::kPages) || c.Has(Feature::kRing);
+}
+
+// In the order in which pairs name them.
+using C = const Case&;
+constexpr FlagBin kFlagBins[] = {
+    {"causal", [](C c) { return c.problem.causal; }, OffersWithDiagonal<Feature::kCausal>},
+    {"window", [](C c) { return c.problem.window.active(); }, OffersWithDiagonal<Feature::kWindow>},
+    {"key_lengths", [](C c) { return c.problem.key_lengths.has_value(); },
+     Offers<Feature::kKeyLengths>},
+    {"mask", [](C c) { return c.problem.mask.has_value(); }, Offers<Feature::kMask>},
+    {"bias", [](C c) { return c.problem.bias.has_value(); }, Offers<Feature::kBias>},
+    {"gqa", [](C c) { return c.problem.q_heads != c.problem.kv_heads; },
+     [](const Contract& c) { return c.Has(Feature::kGqa) && Allows(c.limits.max_heads, 2); }},
+    {"lse", [](C c) { return c.problem.want_lse; },
+     [](const Contract& c) { return c.lse != LseKind::kNone; }},
+    {"weights", [](C c) { return c.problem.want_weights; }, Offers<Feature::kWeights>},
+    {"layout", [](C c) { return c.layouts != Layouts{}; },
+     [](const Contract& c) { return OfferedLayouts(c).size() > 1; }},
+    {"value_dim", [](C c) { return c.problem.head_dim != c.problem.value_dim; },
+     [](const Contract& c) {
+       return c.Has(Feature::kValueDim) &&
+              Allows(c.limits.max_head_dim, 2 * c.limits.head_dim_multiple);
+     }},
+    {"query_lengths", [](C c) { return c.problem.query_lengths.has_value(); },
+     Offers<Feature::kQueryLengths>},
+    {"prefix", [](C c) { return c.problem.prefix_lengths.has_value(); },
+     [](const Contract& c) {
+       return c.Has(Feature::kPrefixLengths) && OffersWithDiagonal<Feature::kCausal>(c);
+     }},
+    {"documents", [](C c) { return c.problem.documents.has_value(); }, Offers<Feature::kDocuments>},
+    {"block_mask", [](C c) { return c.problem.block_mask.has_value(); },
+     Offers<Feature::kBlockMask>},
+    {"softcap", [](C c) { return c.problem.softcap > 0; }, Offers<Feature::kSoftcap>},
+    {"alibi", [](C c) { return c.problem.alibi_slopes.has_value(); }, Offers<Feature::kAlibi>},
+    {"sinks", [](C c) { return c.problem.sinks.has_value(); }, Offers<Feature::kSinks>},
+    {"dropout", [](C c) { return c.problem.dropout.has_value(); }, Offers<Feature::kDropout>},
+    {"fp8", [](C c) { return c.problem.fp8.has_value(); },
+     [](const Contract& c) { return !c.fp8.empty(); }},
+    {"scores", [](C c) { return c.problem.want_scores.has_value(); },
+     [](const Contract& c) { return !c.scores.empty(); }},
+    {"storage", [](C c) { return c.storage != Storage{} && !c.storage.packed; },
+     OffersStorageWithMasks}};
 
 std::vector<std::string_view> FlagsOf(const Case& c) {
-  const Problem& p = c.problem;
-  const std::array<bool, kFlags.size()> on = {p.causal,
-                                              p.window.active(),
-                                              p.key_lengths.has_value(),
-                                              p.mask.has_value(),
-                                              p.bias.has_value(),
-                                              p.q_heads != p.kv_heads,
-                                              p.want_lse,
-                                              p.want_weights,
-                                              c.layouts != Layouts{},
-                                              p.head_dim != p.value_dim};
   std::vector<std::string_view> flags;
-  for (size_t n = 0; n < kFlags.size(); ++n) {
-    if (on[n]) flags.push_back(kFlags[n]);
+  for (const FlagBin& bin : kFlagBins) {
+    if (bin.is_on(c)) flags.push_back(bin.name);
   }
   return flags;
 }
@@ -110,27 +159,16 @@ void AddPlane(std::string_view dimension, const Problem& p, const std::optional<
   bins.push_back(Bin(std::string(dimension) + "_rank", std::to_string(plane->rank)));
 }
 
-bool Allows(int64_t limit, int64_t needed) {
-  return limit == 0 || limit >= needed;
+std::string_view StorageOf(const Storage& s) {
+  if (s.past > 0) return "past";
+  if (s.page_size > 0) return "pages";
+  return s.ring ? "ring" : s.packed ? "packed" : "plain";
 }
 
 std::vector<std::string_view> OfferedFlags(const Contract& c) {
-  const Limits& limits = c.limits;
-  const bool diagonal = !OfferedAlignments(c, false).empty() || !OfferedAlignments(c, true).empty();
-  const std::array<bool, kFlags.size()> offered = {
-      c.Has(Feature::kCausal) && diagonal,
-      c.Has(Feature::kWindow) && diagonal,
-      c.Has(Feature::kKeyLengths),
-      c.Has(Feature::kMask),
-      c.Has(Feature::kBias),
-      c.Has(Feature::kGqa) && Allows(limits.max_heads, 2),
-      c.lse != LseKind::kNone,
-      c.Has(Feature::kWeights),
-      OfferedLayouts(c).size() > 1,
-      c.Has(Feature::kValueDim) && Allows(limits.max_head_dim, 2 * limits.head_dim_multiple)};
   std::vector<std::string_view> flags;
-  for (size_t n = 0; n < kFlags.size(); ++n) {
-    if (offered[n]) flags.push_back(kFlags[n]);
+  for (const FlagBin& bin : kFlagBins) {
+    if (bin.is_offered(c)) flags.push_back(bin.name);
   }
   return flags;
 }
@@ -157,7 +195,7 @@ void RequireSizes(const Contract& c, std::vector<std::string>& bins) {
 
 void RequireVisibility(const Contract& c, const std::vector<std::string_view>& flags,
                        std::vector<std::string>& bins) {
-  if (Has(flags, "causal") || Has(flags, "window")) {
+  if (Has(flags, "causal") || Has(flags, "window") || Has(flags, "alibi")) {
     std::vector<Alignment> alignments = OfferedAlignments(c, false);
     if (c.Has(Feature::kKeyLengths))
       std::ranges::copy(OfferedAlignments(c, true), std::back_inserter(alignments));
@@ -180,10 +218,13 @@ void RequireData(const Contract& c, const std::vector<std::string_view>& flags,
                  std::vector<std::string>& bins) {
   for (const DType dtype : OfferedDTypes(c)) bins.push_back(Bin("dtype", Name(dtype)));
   for (const Layout layout : OfferedLayouts(c)) {
-    for (const char* tensor : {"layout_q", "layout_k", "layout_v", "layout_out"}) {
-      bins.push_back(Bin(tensor, Name(layout)));
-    }
+    for (const char* tensor : {"layout_q", "layout_out"}) bins.push_back(Bin(tensor, Name(layout)));
   }
+  for (const Layout layout : OfferedKeyLayouts(c)) {
+    for (const char* tensor : {"layout_k", "layout_v"}) bins.push_back(Bin(tensor, Name(layout)));
+  }
+  for (const DType format : c.fp8) bins.push_back(Bin("fp8", Name(format)));
+  for (const ScoreMode mode : c.scores) bins.push_back(Bin("asked_scores", Name(mode)));
   for (int n = 0; n < kScoreFamilyCount; ++n) {
     bins.push_back(Bin("scores", Name(static_cast<ScoreFamily>(n))));
   }
@@ -193,6 +234,14 @@ void RequireData(const Contract& c, const std::vector<std::string_view>& flags,
   for (int n = 0; n < kBiasFamilyCount && Has(flags, "bias"); ++n) {
     bins.push_back(Bin("bias_values", Name(static_cast<BiasFamily>(n))));
   }
+}
+
+void RequireStorage(const Contract& c, std::vector<std::string>& bins) {
+  bins.push_back("storage=plain");
+  if (c.Has(Feature::kPast) && Allows(c.limits.max_kv_len, 2)) bins.push_back("storage=past");
+  if (c.Has(Feature::kPages)) bins.push_back("storage=pages");
+  if (c.Has(Feature::kRing)) bins.push_back("storage=ring");
+  if (c.Has(Feature::kPacked)) bins.push_back("storage=packed");
 }
 
 }  // namespace
@@ -217,6 +266,9 @@ std::vector<std::string> BinsOf(const Case& c) {
   bins.push_back(Bin("scores", Name(c.recipe.scores)));
   bins.push_back(Bin("values", Name(c.recipe.values)));
   if (p.bias) bins.push_back(Bin("bias_values", Name(c.recipe.bias)));
+  bins.push_back(Bin("fp8", p.fp8 ? Name(p.fp8->format) : "none"));
+  bins.push_back(Bin("asked_scores", p.want_scores ? Name(*p.want_scores) : "none"));
+  bins.push_back(Bin("storage", StorageOf(c.storage)));
   AddPairs(FlagsOf(c), bins);
   return bins;
 }
@@ -227,6 +279,7 @@ std::vector<std::string> RequiredBins(const Contract& contract) {
   RequireData(contract, flags, bins);
   RequireSizes(contract, bins);
   RequireVisibility(contract, flags, bins);
+  RequireStorage(contract, bins);
   AddPairs(flags, bins);
   if (!contract.Has(Feature::kMaskWithBias)) std::erase(bins, "pair=mask+bias");
   std::ranges::sort(bins);

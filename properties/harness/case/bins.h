@@ -1,6 +1,6 @@
 // Coverage of the problem space: every case falls into one bin of each dimension (dtype, mask form,
-// alignment, head ratio, tail, empty rows, layout, families, flag pairs). Reports say which
-// required bins were reached and name those that were not.
+// alignment, head ratio, tail, empty rows, layout, storage, families, flag pairs). Reports say
+// which required bins were reached and name those that were not.
 #ifndef ATTEST_HARNESS_CASE_BINS_H_
 #define ATTEST_HARNESS_CASE_BINS_H_
 

@@ -30,6 +30,30 @@ TEST(BinsTest, ACaseFallsIntoTheBinsOfItsFeatures) {
                                        "values=ones", "pair=causal+mask", "pair=causal+gqa"}));
 }
 
+TEST(BinsTest, TheRarerFeaturesHaveBinsOfTheirOwn) {
+  Case c;
+  Problem& p = c.problem;
+  p.kv_len = 4;
+  p.fp8 = Fp8{};
+  p.softcap = 30;
+  p.alibi_slopes = {0.5};
+  p.want_scores = ScoreMode::kBiased;
+  c.storage.past = 2;
+  EXPECT_THAT(BinsOf(c), IsSupersetOf({"fp8=e4m3", "asked_scores=biased", "storage=past",
+                                       "alignment=top_left", "pair=softcap+alibi", "pair=alibi+fp8",
+                                       "pair=fp8+scores", "pair=scores+storage"}));
+  EXPECT_THAT(BinsOf(Case{}), IsSupersetOf({"fp8=none", "asked_scores=none", "storage=plain"}));
+}
+
+TEST(BinsTest, PackedSequencesAreNotAskedForWithMasks) {
+  Contract contract = BareContract();
+  contract.features = {Feature::kPacked, Feature::kMask};
+  EXPECT_THAT(RequiredBins(contract), Contains("storage=packed"));
+  EXPECT_THAT(RequiredBins(contract), Not(Contains("pair=mask+storage")));
+  contract.features.insert(Feature::kRing);
+  EXPECT_THAT(RequiredBins(contract), Contains("pair=mask+storage"));
+}
+
 TEST(BinsTest, EmptyRowsAreToldApartByPlace) {
   const auto place = [](std::vector<uint8_t> bits) {
     Case c;

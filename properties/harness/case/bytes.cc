@@ -1,5 +1,5 @@
-// The record, version 1. Zero bytes mean the plain choice: sizes of one, nothing hidden, no
-// options.
+// The record: what versions 1 and 2 share. Zero bytes mean the plain choice: sizes of one, nothing
+// hidden, no options.
 #include "properties/harness/case/bytes.h"
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/case/bytes_features.h"
 #include "properties/harness/case/equal.h"
 #include "properties/harness/case/tensor_shape.h"
 
 namespace attest {
 namespace {
 
-constexpr uint8_t kVersion = 1;
-
-// Where each field stands. Never moved: a corpus outlives the code. Bytes not named here are spare.
+// Where each field stands, the same in both versions. Never moved: a corpus outlives the code.
+// Bytes not named here are spare in version 1; version 2's own fields are in bytes_features.cc.
 enum Place : size_t {
   kAtVersion = 0,
   kAtBatch = 1,
@@ -39,15 +39,19 @@ enum Place : size_t {
   kAtScale = 50,     // a double
   kAtMask = 58,      // present, broadcast extents, rank
   kAtBias = 59,
-  kAtHiddenMask = 64,   // 88 bytes: bit n = 1 hides element n, repeated after 704
-  kAtHiddenBias = 152,  // 48 bytes: repeated after 384
-  kAtOverrides = 200,   // 4 slots of 14 bytes, of which the last is spare
 };
-constexpr size_t kHiddenMaskBits = 88 * 8;
-constexpr size_t kHiddenBiasBits = 48 * 8;
-constexpr size_t kOverrideSlots = 4;
-constexpr size_t kOverrideBytes = 14;
-static_assert(kAtOverrides + kOverrideSlots * kOverrideBytes == kCaseBytes);
+constexpr size_t kOverrideBytes = 14;  // of a slot; the last is spare
+
+// What has another place or size in each version.
+struct Version {
+  uint8_t number;
+  HiddenBits mask, bias;
+  size_t overrides_at, override_slots;
+};
+constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4};
+constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2};
+static_assert(kOne.overrides_at + kOne.override_slots * kOverrideBytes == kCaseBytes);
+static_assert(kTwo.overrides_at + kTwo.override_slots * kOverrideBytes == kCaseBytes);
 
 enum Flags : uint8_t {
   kCausalFlag = 1,
@@ -68,16 +72,6 @@ int64_t Work(const Problem& p) {
   const auto at_least_one = [](int64_t size) { return std::max<int64_t>(size, 1); };
   return at_least_one(p.batch) * at_least_one(p.q_heads) * at_least_one(p.q_len) *
          at_least_one(p.kv_len) * at_least_one(p.head_dim + p.value_dim);
-}
-
-uint64_t Load(const CaseRecord& r, size_t at, size_t bytes) {
-  uint64_t value = 0;
-  for (size_t n = 0; n < bytes; ++n) value |= uint64_t{r[at + n]} << (8 * n);
-  return value;
-}
-
-void Store(CaseRecord& r, size_t at, size_t bytes, uint64_t value) {
-  for (size_t n = 0; n < bytes; ++n) r[at + n] = static_cast<uint8_t>(value >> (8 * n));
 }
 
 // A size of 0..most; the byte 0 is the size 1, so that an empty input is a small case and not an
@@ -116,13 +110,13 @@ void DecodeSizes(const CaseRecord& r, Problem& p) {
 }
 
 std::optional<int64_t> DecodeSide(const CaseRecord& r, size_t at) {
-  const uint64_t value = Load(r, at, 2);
+  const uint64_t value = LoadField(r, at, 2);
   if (value == 0) return std::nullopt;
   return static_cast<int64_t>(value) - 1;
 }
 
 double DecodeScale(const CaseRecord& r) {
-  const double scale = std::bit_cast<double>(Load(r, kAtScale, 8));
+  const double scale = std::bit_cast<double>(LoadField(r, kAtScale, 8));
   return std::isfinite(scale) ? scale : 1.0;
 }
 
@@ -137,7 +131,7 @@ void DecodeOptions(const CaseRecord& r, Problem& p) {
   p.window.right = DecodeSide(r, kAtWindow + 2);
   const auto batch = static_cast<size_t>(p.batch);
   for (size_t b = 0; b < batch && (flags & kOffsetsFlag) != 0; ++b) {
-    p.diagonal_offset.push_back(static_cast<int16_t>(Load(r, kAtOffsets + 2 * b, 2)));
+    p.diagonal_offset.push_back(static_cast<int16_t>(LoadField(r, kAtOffsets + 2 * b, 2)));
   }
   if ((flags & kLengthsFlag) == 0) return;
   p.key_lengths.emplace();
@@ -149,7 +143,7 @@ void DecodeOptions(const CaseRecord& r, Problem& p) {
 // Bit 0: there is a plane. Bits 1 to 4: extents broadcast to one. Bits 5 and 6: how much rank falls
 // short of 4, as far as the shape allows.
 std::optional<BitPlane> DecodePlane(const CaseRecord& r, const Problem& p, size_t at,
-                                    size_t hidden_at, size_t hidden_bits) {
+                                    const HiddenBits& hidden) {
   if ((r[at] & 1) == 0) return std::nullopt;
   BitPlane plane;
   plane.shape = p.WeightsShape();
@@ -158,12 +152,7 @@ std::optional<BitPlane> DecodePlane(const CaseRecord& r, const Problem& p, size_
   }
   const int least = plane.shape[0] != 1 ? 4 : plane.shape[1] != 1 ? 3 : 2;
   plane.rank = std::max(4 - ((r[at] >> 5) & 3), least);
-  const auto count = static_cast<size_t>(ElementCount(plane.shape));
-  plane.bits.reserve(count);
-  for (size_t n = 0; n < count; ++n) {
-    const size_t bit = n % hidden_bits;
-    plane.bits.push_back(((r[hidden_at + bit / 8] >> (bit % 8)) & 1) != 0 ? 0 : 1);
-  }
+  LoadHidden(r, hidden, plane);
   return plane;
 }
 
@@ -174,7 +163,7 @@ void DecodeOverride(const CaseRecord& r, size_t at, Case& c) {
   const Shape4 shape = ShapeOf(c.problem, o.tensor);
   if (ElementCount(shape) == 0) return;
   for (size_t axis = 0; axis < 4; ++axis) o.index[axis] = r[at + 1 + axis] % shape[axis];
-  o.value = std::bit_cast<double>(Load(r, at + 5, 8));
+  o.value = std::bit_cast<double>(LoadField(r, at + 5, 8));
   if (std::isnan(o.value)) o.value = std::numeric_limits<double>::quiet_NaN();
   c.overrides.push_back(o);
   // What cannot stand (a hidden bias, an overflow) is left out; the rest was valid before.
@@ -204,8 +193,6 @@ constexpr SizeField kSizeFields[] = {{"batch", &Problem::batch, kAtBatch, kMaxBa
                                      {"head_dim", &Problem::head_dim, kAtHeadDim, kMaxDim},
                                      {"value_dim", &Problem::value_dim, kAtValueDim, kMaxDim}};
 
-using Refusal = std::optional<std::string>;
-
 Refusal EncodeSizes(const Problem& p, CaseRecord& r) {
   for (const SizeField& field : kSizeFields) {
     const int64_t size = p.*field.member;
@@ -225,7 +212,7 @@ Refusal EncodeWindow(const Window& window, CaseRecord& r) {
   size_t at = kAtWindow;
   for (const auto& side : {window.left, window.right}) {
     if (side && *side > 65534) return fmt::format("window side {} exceeds 65534", *side);
-    Store(r, at, 2, side ? static_cast<uint64_t>(*side) + 1 : 0);
+    StoreField(r, at, 2, side ? static_cast<uint64_t>(*side) + 1 : 0);
     at += 2;
   }
   return std::nullopt;
@@ -239,13 +226,13 @@ Refusal EncodeOptions(const Case& c, CaseRecord& r) {
       (p.want_weights ? kWeightsFlag : 0) | (c.placement == Placement::kBegin ? kBeginFlag : 0) |
       (p.key_lengths ? kLengthsFlag : 0) | (p.scale ? kScaleFlag : 0) |
       (p.diagonal_offset.empty() ? 0 : kOffsetsFlag));
-  if (p.scale) Store(r, kAtScale, 8, std::bit_cast<uint64_t>(*p.scale));
+  if (p.scale) StoreField(r, kAtScale, 8, std::bit_cast<uint64_t>(*p.scale));
   for (size_t b = 0; b < p.diagonal_offset.size(); ++b) {
     const int64_t offset = p.diagonal_offset[b];
     if (offset < INT16_MIN || offset > INT16_MAX) {
       return fmt::format("diagonal_offset {} exceeds 16 bits", offset);
     }
-    Store(r, kAtOffsets + 2 * b, 2, static_cast<uint64_t>(offset));
+    StoreField(r, kAtOffsets + 2 * b, 2, static_cast<uint64_t>(offset));
   }
   for (size_t b = 0; p.key_lengths && b < p.key_lengths->size(); ++b) {
     r[kAtLengths + b] = static_cast<uint8_t>(p.kv_len - (*p.key_lengths)[b]);
@@ -254,7 +241,7 @@ Refusal EncodeOptions(const Case& c, CaseRecord& r) {
 }
 
 Refusal EncodePlane(const char* name, const Problem& p, const std::optional<BitPlane>& plane,
-                    size_t at, size_t hidden_at, size_t hidden_bits, CaseRecord& r) {
+                    size_t at, const HiddenBits& hidden, CaseRecord& r) {
   if (!plane) return std::nullopt;
   const Shape4 full = p.WeightsShape();
   int header = 1 | (4 - plane->rank) << 5;
@@ -262,51 +249,50 @@ Refusal EncodePlane(const char* name, const Problem& p, const std::optional<BitP
     if (plane->shape[axis] != full[axis]) header |= 2 << axis;
   }
   r[at] = static_cast<uint8_t>(header);
-  for (size_t n = 0; n < plane->bits.size(); ++n) {
-    const bool hidden = plane->bits[n] == 0;
-    const size_t bit = n % hidden_bits;
-    const auto one = static_cast<uint8_t>(1 << (bit % 8));
-    uint8_t& byte = r[hidden_at + bit / 8];
-    if (n < hidden_bits && hidden) byte |= one;
-    if (((byte & one) != 0) != hidden) {
-      return fmt::format("{} of {} bits does not fit in {}", name, plane->bits.size(), hidden_bits);
-    }
-  }
-  return std::nullopt;
+  return StoreHidden(name, *plane, hidden, r);
 }
 
-Refusal EncodeData(const Case& c, CaseRecord& r) {
+Refusal EncodeData(const Case& c, const Version& version, CaseRecord& r) {
   if (!c.literals.empty()) return "literal tensors do not fit";
-  if (c.overrides.size() > kOverrideSlots) {
-    return fmt::format("{} overrides do not fit in {} slots", c.overrides.size(), kOverrideSlots);
+  if (c.overrides.size() > version.override_slots) {
+    return fmt::format("{} overrides do not fit in {} slots", c.overrides.size(),
+                       version.override_slots);
   }
   r[kAtFamilies] = static_cast<uint8_t>(c.recipe.scores);
   r[kAtFamilies + 1] = static_cast<uint8_t>(c.recipe.values);
   r[kAtFamilies + 2] = static_cast<uint8_t>(c.recipe.bias);
-  Store(r, kAtSeed, 8, c.recipe.seed);
-  size_t at = kAtOverrides;
+  StoreField(r, kAtSeed, 8, c.recipe.seed);
+  size_t at = version.overrides_at;
   for (const Override& o : c.overrides) {
     r[at] = static_cast<uint8_t>(0x80 | static_cast<int>(o.tensor));
     for (size_t axis = 0; axis < 4; ++axis) r[at + 1 + axis] = static_cast<uint8_t>(o.index[axis]);
-    Store(r, at + 5, 8, std::bit_cast<uint64_t>(o.value));
+    StoreField(r, at + 5, 8, std::bit_cast<uint64_t>(o.value));
     at += kOverrideBytes;
   }
   return std::nullopt;
 }
 
-Refusal Encode(const Case& c, CaseRecord& r) {
-  if (auto error = Validate(c)) return "not a valid case: " + *error;
+Refusal Encode(const Case& c, const Version& version, CaseRecord& r) {
   const Problem& p = c.problem;
+  r[kAtVersion] = version.number;
   if (auto refusal = EncodeSizes(p, r)) return refusal;
   if (auto refusal = EncodeOptions(c, r)) return refusal;
-  if (auto refusal = EncodePlane("mask", p, p.mask, kAtMask, kAtHiddenMask, kHiddenMaskBits, r)) {
-    return refusal;
-  }
-  if (auto refusal = EncodePlane("bias", p, p.bias, kAtBias, kAtHiddenBias, kHiddenBiasBits, r)) {
-    return refusal;
-  }
+  if (auto refusal = EncodePlane("mask", p, p.mask, kAtMask, version.mask, r)) return refusal;
+  if (auto refusal = EncodePlane("bias", p, p.bias, kAtBias, version.bias, r)) return refusal;
+  if (auto refusal = EncodeData(c, version, r)) return refusal;
+  if (version.number == kTwo.number) return EncodeFeatures(c, r);
   r[kAtLayouts] = EncodeLayouts(c.layouts);
-  return EncodeData(c, r);
+  return std::nullopt;
+}
+
+tl::expected<CaseRecord, std::string> EncodeAs(const Case& c, const Version& version) {
+  CaseRecord record{};
+  if (const auto refusal = Encode(c, version, record)) return tl::unexpected(*refusal);
+  // The proof that the record says what was meant.
+  if (!SameCase(DecodeCase(record), c)) {
+    return tl::unexpected<std::string>("no record decodes to it");
+  }
+  return record;
 }
 
 }  // namespace
@@ -314,32 +300,35 @@ Refusal Encode(const Case& c, CaseRecord& r) {
 Case DecodeCase(std::span<const uint8_t> bytes) {
   CaseRecord r{};
   std::copy_n(bytes.begin(), std::min(bytes.size(), r.size()), r.begin());
-  // There is one version so far, and every byte 0 means it. The next one takes a value of its own.
+  // Version 1 was the first and took every byte 0 for its own; each later one takes a value away.
+  const Version& version = r[kAtVersion] == kTwo.number ? kTwo : kOne;
   Case c;
   Problem& p = c.problem;
   DecodeSizes(r, p);
   DecodeOptions(r, p);
-  p.mask = DecodePlane(r, p, kAtMask, kAtHiddenMask, kHiddenMaskBits);
-  p.bias = DecodePlane(r, p, kAtBias, kAtHiddenBias, kHiddenBiasBits);
+  p.mask = DecodePlane(r, p, kAtMask, version.mask);
+  p.bias = DecodePlane(r, p, kAtBias, version.bias);
   c.recipe.scores = static_cast<ScoreFamily>(r[kAtFamilies] % kScoreFamilyCount);
   c.recipe.values = static_cast<ValueFamily>(r[kAtFamilies + 1] % kValueFamilyCount);
   c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kBiasFamilyCount);
-  c.recipe.seed = Load(r, kAtSeed, 8);
+  c.recipe.seed = LoadField(r, kAtSeed, 8);
   c.layouts = DecodeLayouts(r[kAtLayouts]);
+  if (version.number == kTwo.number) DecodeFeatures(r, c);
   c.placement = (r[kAtFlags] & kBeginFlag) != 0 ? Placement::kBegin : Placement::kEnd;
-  for (size_t slot = 0; slot < kOverrideSlots; ++slot) {
-    DecodeOverride(r, kAtOverrides + slot * kOverrideBytes, c);
+  for (size_t slot = 0; slot < version.override_slots; ++slot) {
+    DecodeOverride(r, version.overrides_at + slot * kOverrideBytes, c);
   }
   return c;
 }
 
 tl::expected<CaseRecord, std::string> EncodeCase(const Case& c) {
-  CaseRecord record{};
-  record[kAtVersion] = kVersion;
-  if (const auto refusal = Encode(c, record)) return tl::unexpected(*refusal);
-  // The proof that the record says what was meant.
-  if (!SameCase(DecodeCase(record), c))
-    return tl::unexpected<std::string>("no record decodes to it");
+  if (auto error = Validate(c)) return tl::unexpected("not a valid case: " + *error);
+  if (HasNewFeatures(c)) return EncodeAs(c, kTwo);
+  auto record = EncodeAs(c, kOne);
+  // What version 2 hides by a shorter pattern may be none of version 1's.
+  if (!record) {
+    if (auto second = EncodeAs(c, kTwo)) return second;
+  }
   return record;
 }
 

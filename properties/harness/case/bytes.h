@@ -1,6 +1,8 @@
 // Cases as a fixed record of 256 bytes, for fuzzers: decoding is total (any bytes give a valid
 // case), each field has a fixed place so that crossovers keep their meaning, byte 0 is the version
-// and old versions decode for ever. The last part holds literal mask bits and override slots.
+// and old versions decode for ever. 2 has a field for every feature of a problem and for storage;
+// any other value means 1, which knows masks, lengths and diagonals alone and holds more of their
+// bits.
 #ifndef ATTEST_HARNESS_CASE_BYTES_H_
 #define ATTEST_HARNESS_CASE_BYTES_H_
 

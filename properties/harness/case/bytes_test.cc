@@ -1,5 +1,6 @@
 #include "properties/harness/case/bytes.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "impl/attention/visibility.h"
+#include "properties/harness/case/bins.h"
 #include "properties/harness/case/equal.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/case/random.h"
@@ -23,6 +25,12 @@ std::vector<uint8_t> RandomBytes(Draw& draw, size_t size) {
   std::vector<uint8_t> bytes(size);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(draw.Bits());
   return bytes;
+}
+
+void ExpectRefused(const Case& c, const char* says) {
+  const auto record = EncodeCase(c);
+  ASSERT_FALSE(record) << says;
+  EXPECT_THAT(record.error(), HasSubstr(says));
 }
 
 TEST(BytesTest, AnyBytesAreAValidCaseThatEncodesAndDecodesToItself) {
@@ -42,6 +50,42 @@ TEST(BytesTest, SparseBytesTooAreValid) {
   for (int n = 0; n < 5000; ++n) {
     CaseRecord bytes{};
     for (int k = 0; k < 6; ++k) bytes[static_cast<size_t>(draw.Below(256))] = 0xFF;
+    const Case c = DecodeCase(bytes);
+    ASSERT_EQ(Validate(c), std::nullopt);
+    ASSERT_TRUE(EncodeCase(c));
+  }
+}
+
+TEST(BytesTest, VersionTwoHoldsEveryFeatureAndDecodesAnyBytes) {
+  Draw draw(11);
+  BinCounts seen;
+  for (int n = 0; n < 1500; ++n) {
+    auto bytes = RandomBytes(draw, kCaseBytes);
+    bytes[0] = 2;
+    if (n % 5 == 0) {  // both lengths and no plane, as packed sequences want it
+      bytes[9] = 16;
+      bytes[58] = bytes[59] = bytes[61] = 0;
+      bytes[60] = 128;
+    }
+    const Case c = DecodeCase(bytes);
+    ASSERT_EQ(Validate(c), std::nullopt) << ToToml({c, {}, {}, {}});
+    const auto record = EncodeCase(c);
+    ASSERT_TRUE(record) << record.error() << "\n" << ToToml({c, {}, {}, {}});
+    ASSERT_TRUE(SameCase(DecodeCase(*record), c)) << ToToml({c, {}, {}, {}});
+    seen.Add(c);
+  }
+  EXPECT_THAT(seen.Missing(EverythingContract()),
+              ::testing::Each(::testing::Not(::testing::AnyOf(
+                  HasSubstr("storage="), HasSubstr("fp8="), HasSubstr("asked_scores="),
+                  HasSubstr("layout_"), HasSubstr("sinks"), HasSubstr("documents")))));
+}
+
+TEST(BytesTest, SparseBytesOfVersionTwoTooAreValid) {
+  Draw draw(12);
+  for (int n = 0; n < 3000; ++n) {
+    CaseRecord bytes{};
+    bytes[0] = 2;
+    for (int k = 0; k < 6; ++k) bytes[static_cast<size_t>(draw.Between(1, 255))] = 0xFF;
     const Case c = DecodeCase(bytes);
     ASSERT_EQ(Validate(c), std::nullopt);
     ASSERT_TRUE(EncodeCase(c));
@@ -76,6 +120,21 @@ TEST(BytesTest, MostDrawnCasesFitAndTheRestSayWhy) {
   EXPECT_GT(fits, 1400);
 }
 
+TEST(BytesTest, CasesWithoutNewFeaturesAreStillVersionOne) {
+  Case c;
+  c.problem.q_len = 40;
+  c.problem.kv_len = 17;
+  c.problem.mask = BitPlane{{1, 1, 40, 17}, 4, std::vector<uint8_t>(680, 1)};
+  c.problem.mask->bits[679] = 0;
+  ASSERT_TRUE(EncodeCase(c));
+  EXPECT_EQ((*EncodeCase(c))[0], 1);
+  c.problem.softcap = 30;
+  ExpectRefused(c, "mask of 680 bits does not fit in 192");
+  c.problem.mask.reset();
+  ASSERT_TRUE(EncodeCase(c));
+  EXPECT_EQ((*EncodeCase(c))[0], 2);
+}
+
 TEST(BytesTest, OverridesKeepTheirOrderAndTheirValues) {
   Case c;
   c.problem.kv_len = 200;
@@ -86,12 +145,6 @@ TEST(BytesTest, OverridesKeepTheirOrderAndTheirValues) {
   const auto record = EncodeCase(c);
   ASSERT_TRUE(record) << record.error();
   EXPECT_TRUE(SameCase(DecodeCase(*record), c));
-}
-
-void ExpectRefused(const Case& c, const char* says) {
-  const auto record = EncodeCase(c);
-  ASSERT_FALSE(record) << says;
-  EXPECT_THAT(record.error(), HasSubstr(says));
 }
 
 TEST(BytesTest, WhatDoesNotFitIsRefusedByName) {
@@ -124,18 +177,56 @@ TEST(BytesTest, WhatDoesNotFitIsRefusedByName) {
   Case offset;
   offset.problem.diagonal_offset = {40000};
   ExpectRefused(offset, "diagonal_offset");
+  Case sinks;
+  sinks.problem.q_heads = sinks.problem.kv_heads = 6;
+  sinks.problem.dtype = DType::kF64;
+  sinks.problem.sinks = {1, 2, 3, 4, 5, 0.1};
+  ExpectRefused(sinks, "sinks of 6 heads");
+  Case documents;
+  documents.problem.kv_len = 3;
+  documents.problem.documents = Documents{{0}, {0, 5, 77}};
+  ExpectRefused(documents, "no seed makes these documents");
+  Case softcap;
+  softcap.problem.softcap = 1e-9;
+  ExpectRefused(softcap, "softcap 1e-09");
+  Case dropout;
+  dropout.problem.dropout = Dropout{0.9999, {{1, 1, 1, 1}, 4, {1}}};
+  ExpectRefused(dropout, "probability 0.9999");
+  Case page;
+  page.storage.page_size = 300;
+  ExpectRefused(page, "page_size 300");
   Case invalid;
   invalid.problem.kv_heads = 0;
   ExpectRefused(invalid, "not a valid case");
 }
 
+// The parts of a case that its inputs and visible sets do not show.
+uint64_t HashOfTheRest(const Case& c) {
+  const Problem& p = c.problem;
+  uint64_t hash = std::bit_cast<uint64_t>(p.softcap);
+  for (const auto* values : {&p.alibi_slopes, &p.sinks}) {
+    if (!*values) continue;
+    for (const double value : **values) hash = MixIn(hash, std::bit_cast<uint64_t>(value));
+  }
+  if (p.dropout) {
+    hash = MixIn(hash, std::bit_cast<uint64_t>(p.dropout->probability));
+    for (const uint8_t bit : p.dropout->keep.bits) hash = MixIn(hash, bit);
+  }
+  if (p.query_lengths) {
+    for (const int64_t length : *p.query_lengths) hash = MixIn(hash, static_cast<uint64_t>(length));
+  }
+  hash = MixIn(hash, p.want_scores ? 1 + static_cast<uint64_t>(*p.want_scores) : 0);
+  hash = MixIn(hash, static_cast<uint64_t>(c.storage.past * 1000 + c.storage.page_size));
+  return MixIn(hash, (c.storage.ring ? 1u : 0u) + (c.storage.packed ? 2u : 0u));
+}
+
 // If this fails, the corpus means other cases now: add a version instead.
-TEST(BytesTest, VersionOneMeansWhatItAlwaysMeant) {
+uint64_t HashOfVersion(uint8_t version) {
   Draw draw(10);
   uint64_t hash = 0;
   for (int n = 0; n < 500; ++n) {
     auto bytes = RandomBytes(draw, kCaseBytes);
-    bytes[0] = 1;
+    bytes[0] = version;
     const Case c = DecodeCase(bytes);
     hash = MixIn(hash, HashInputs(Materialise(c)));
     for (const uint8_t bit : VisiblePlane(c.problem).bits) hash = MixIn(hash, bit);
@@ -143,8 +234,14 @@ TEST(BytesTest, VersionOneMeansWhatItAlwaysMeant) {
       hash = MixIn(hash, static_cast<uint64_t>(layout));
     }
     hash = MixIn(hash, c.problem.want_lse + 2u * c.problem.want_weights);
+    if (version > 1) hash = MixIn(hash, HashOfTheRest(c));
   }
-  EXPECT_EQ(hash, 0x49b8786ebe8d7f67u) << std::hex << "0x" << hash;
+  return hash;
+}
+
+TEST(BytesTest, EveryVersionMeansWhatItAlwaysMeant) {
+  EXPECT_EQ(HashOfVersion(1), 0x49b8786ebe8d7f67u);
+  EXPECT_EQ(HashOfVersion(2), 0x4d7b177c9fcdd2d4u);
 }
 
 }  // namespace

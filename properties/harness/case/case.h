@@ -67,9 +67,11 @@ inline constexpr int kBiasFamilyCount = 5;
 std::string_view Name(ScoreFamily family);  // "zero" "small_integers" ...
 std::string_view Name(ValueFamily family);
 std::string_view Name(BiasFamily family);
+std::string_view Name(ScoreMode mode);  // "raw" "capped" "biased" "weights"
 std::optional<ScoreFamily> ParseScoreFamily(std::string_view name);
 std::optional<ValueFamily> ParseValueFamily(std::string_view name);
 std::optional<BiasFamily> ParseBiasFamily(std::string_view name);
+std::optional<ScoreMode> ParseScoreMode(std::string_view name);
 
 // Bumped whenever the same recipe would mean other data.
 inline constexpr int kRecipeVersion = 1;
@@ -97,7 +99,7 @@ enum class Layout : uint8_t {
   kBshd,        // contiguous [batch, len, heads, dim], seen through permuted strides
   kGapped,      // bhsd with a gap after every row and every head
   kTransposed,  // len innermost: the last dimension has a stride other than 1
-  kPackedQkv,  // as in one tensor [batch, len, q_heads + 2 kv_heads, dim]: bshd with gaps for the rest
+  kPackedQkv,   // a part of one tensor [batch, len, q_heads + 2 kv_heads, dim]: bshd with gaps
   kSharedHead,  // every head at the same address (stride 0), and so equal; of k and v only
 };
 inline constexpr int kLayoutCount = 6;
@@ -105,12 +107,14 @@ std::string_view Name(Layout layout);
 std::optional<Layout> ParseLayout(std::string_view name);
 
 // How keys and values reach the kernel, beyond strides. It changes nothing of what is computed: the
-// same problem with any storage has the same answer. At most one of past, page_size, ring and packed.
+// same problem with any storage has the same answer. At most one of past, page_size, ring and
+// packed.
 struct Storage {
   int64_t past = 0;       // so many first keys come as past keys and values
   int64_t page_size = 0;  // pages of so many keys, scattered by the recipe's seed; 0 = none
   bool ring = false;      // a ring per batch item; where it starts is drawn from the recipe's seed
-  // Sequences end to end: needs query_lengths and key_lengths, no mask, bias or documents, no weights.
+  // Sequences end to end: needs query_lengths and key_lengths; no mask, bias, documents, block mask
+  // or dropout, no weights or scores.
   bool packed = false;
 
   friend bool operator==(const Storage&, const Storage&) = default;
@@ -141,7 +145,13 @@ struct Case {
 // remedy. Includes Validate(problem).
 std::optional<std::string> Validate(const Case& c);
 
-// The tensors of a valid case, rounded to the problem's dtype. Pure: equal cases give equal inputs
+// `value` as the tensor can hold it: rounded to the dtype (bias: to BiasDType()); of q, k and v in
+// fp8 problems the nearest multiple, by the tensor's scale, of an 8-bit number. Finite values
+// beyond the 8-bit range become its largest; infinities that a format lacks become NaN.
+double RoundedFor(const Problem& problem, DataTensor tensor, double value);
+
+// The tensors of a valid case, as RoundedFor has them. With the layout kSharedHead every head holds
+// what the recipe gives the first. Pure: equal cases give equal inputs
 // on every machine (counter-based generator, integer and correctly rounded arithmetic only). An
 // element depends on its own coordinates, the recipe and the seed, never on the sizes, so that
 // cutting a problem down keeps the values of what remains.

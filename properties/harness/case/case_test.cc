@@ -8,6 +8,7 @@
 
 #include "properties/harness/case/equal.h"
 #include "properties/harness/case/random.h"
+#include "properties/harness/case/storage.h"
 
 namespace attest {
 namespace {
@@ -76,6 +77,10 @@ TEST(CaseTest, EveryNameParsesBack) {
   for (int n = 0; n < kLayoutCount; ++n) {
     const auto layout = static_cast<Layout>(n);
     EXPECT_EQ(ParseLayout(Name(layout)), layout);
+  }
+  for (int n = 0; n < 4; ++n) {
+    const auto mode = static_cast<ScoreMode>(n);
+    EXPECT_EQ(ParseScoreMode(Name(mode)), mode);
   }
   EXPECT_FALSE(ParseScoreFamily("normall"));
 }
@@ -255,6 +260,71 @@ TEST(CaseTest, EverySizeMayBeZero) {
   }
 }
 
+// Every element a value of 8 bits times its scale, and finite: what overflows is the largest.
+TEST(CaseTest, EightBitDataAreExactMultiplesOfTheirScale) {
+  for (const DType format : {DType::kE4M3, DType::kE5M2}) {
+    ForEachRecipe([&](const Recipe& recipe) {
+      Case c = Sample(DType::kF16);
+      c.problem.fp8 = Fp8{format, 0x1.99999ap-4, 2, 0.5};
+      c.recipe = recipe;
+      ASSERT_EQ(Validate(c), std::nullopt);
+      const Inputs in = Materialise(c);
+      const auto check = [&](const Array& array, double scale) {
+        for (const double x : array.values) {
+          ASSERT_TRUE(std::isfinite(x)) << Name(recipe.scores);
+          ASSERT_EQ(RoundTo(format, x / scale) * scale, x) << Name(recipe.scores);
+        }
+      };
+      check(in.q, 0x1.99999ap-4);
+      check(in.k, 2);
+      check(in.v, 0.5);
+    });
+  }
+}
+
+TEST(CaseTest, EightBitNumbersRoundSaturateAndKeepWhatIsNotFinite) {
+  Problem p;
+  p.fp8 = Fp8{DType::kE4M3, 1, 2, 1};
+  EXPECT_EQ(RoundedFor(p, DataTensor::kQ, 1e9), 448);
+  EXPECT_EQ(RoundedFor(p, DataTensor::kK, -1e9), -896);
+  EXPECT_EQ(RoundedFor(p, DataTensor::kK, 2.3), 2.25);
+  EXPECT_TRUE(std::isnan(RoundedFor(p, DataTensor::kV, kInf)));  // e4m3 has no infinity
+  p.fp8->format = DType::kE5M2;
+  EXPECT_EQ(RoundedFor(p, DataTensor::kV, kInf), kInf);
+  EXPECT_EQ(RoundedFor(p, DataTensor::kBias, 0.1), RoundTo(DType::kF32, 0.1));
+}
+
+TEST(CaseTest, ABiasMayBeOfAWiderType) {
+  Case c = Sample(DType::kF16);
+  c.recipe.bias = BiasFamily::kNormal;
+  const Inputs narrow = Materialise(c);
+  c.problem.bias_dtype = DType::kF32;
+  ASSERT_EQ(Validate(c), std::nullopt);
+  const Inputs wide = Materialise(c);
+  EXPECT_NE(narrow.bias.values, wide.bias.values);
+  for (size_t n = 0; n < wide.bias.values.size(); ++n) {
+    EXPECT_EQ(RoundTo(DType::kF32, wide.bias.values[n]), wide.bias.values[n]);
+    EXPECT_NEAR(narrow.bias.values[n], wide.bias.values[n], 0x1p-10) << n;
+    if (n == 5) n = 7;  // element 7 is hidden
+  }
+  EXPECT_EQ(narrow.q, wide.q);
+}
+
+TEST(CaseTest, HeadsThatShareMemoryHoldWhatTheFirstHolds) {
+  Case c = Sample();
+  c.recipe.scores = ScoreFamily::kNormal;
+  c.recipe.values = ValueFamily::kLabels;
+  const Inputs apart = Materialise(c);
+  c.layouts.k = c.layouts.v = Layout::kSharedHead;
+  ASSERT_EQ(Validate(c), std::nullopt);
+  const Inputs shared = Materialise(c);
+  for (int64_t h = 0; h < 2; ++h) {
+    EXPECT_EQ(shared.k.At(1, h, 4, 2), apart.k.At(1, 0, 4, 2));
+    EXPECT_EQ(shared.v.At(1, h, 4, 2), 10);
+  }
+  EXPECT_EQ(shared.q, apart.q);
+}
+
 void ExpectInvalid(const Case& c, const char* says) {
   const auto error = Validate(c);
   ASSERT_TRUE(error) << says;
@@ -296,6 +366,78 @@ TEST(CaseTest, ValidateNamesWhatIsWrongWithALiteral) {
   ExpectInvalid(q, "no f32 value");
   q.literals[DataTensor::kQ] = Array({2, 4, 3, 3});
   ExpectInvalid(q, "shape must be [2, 4, 3, 4]");
+}
+
+TEST(CaseTest, ValidateNamesWhatHeadsThatShareMemoryRuleOut) {
+  Case c = Sample();
+  c.layouts.q = Layout::kSharedHead;
+  ExpectInvalid(c, "layout.q = shared_head is for k and v only");
+  Case set = Sample();
+  set.layouts.k = Layout::kSharedHead;
+  set.overrides.push_back({DataTensor::kK, {0, 0, 0, 0}, 1});
+  ExpectInvalid(set, "layout.k = shared_head");
+  Case literal = Sample();
+  literal.layouts.v = Layout::kSharedHead;
+  literal.literals[DataTensor::kV] = Materialise(literal).v;
+  EXPECT_EQ(Validate(literal), std::nullopt);
+  literal.literals[DataTensor::kV].At(1, 1, 0, 0) += 1;
+  ExpectInvalid(literal, "literals.v: the heads differ");
+}
+
+TEST(CaseTest, ValidateNamesWhatIsWrongWithStorage) {
+  Case c = Sample();
+  c.storage.past = 10;
+  ExpectInvalid(c, "storage.past = 10 is outside 0..kv_len = 9");
+  c.storage.past = 9;
+  EXPECT_EQ(Validate(c), std::nullopt);
+  c.storage.ring = true;
+  ExpectInvalid(c, "one of past, page_size, ring and packed");
+  c.storage = Storage{0, 5000};
+  ExpectInvalid(c, "storage.page_size = 5000");
+  c.storage = Storage{0, 0, false, true};
+  ExpectInvalid(c, "needs query_lengths and key_lengths");
+  c.problem.query_lengths = {3, 0};
+  c.problem.key_lengths = {9, 1};
+  ExpectInvalid(c, "does not go with a bias");
+  c.problem.bias.reset();
+  EXPECT_EQ(Validate(c), std::nullopt);
+  c.problem.want_scores = ScoreMode::kRaw;
+  ExpectInvalid(c, "does not go with scores");
+}
+
+TEST(CaseTest, MendingKeepsTheDataAndDropsWhatCannotStand) {
+  Case c = Sample();
+  c.recipe.scores = ScoreFamily::kNormal;
+  c.layouts.k = c.layouts.v = Layout::kSharedHead;
+  c.storage.packed = true;
+  const Inputs before = Materialise(c);
+  c.overrides.push_back({DataTensor::kK, {0, 1, 2, 3}, 5});
+  MendStorage(c);
+  EXPECT_EQ(Validate(c), std::nullopt);
+  EXPECT_EQ(c.storage, Storage{});
+  EXPECT_EQ(c.layouts.v, Layout::kSharedHead);
+  Inputs after = Materialise(c);
+  EXPECT_EQ(after.k.At(0, 1, 2, 3), 5);
+  after.k.At(0, 1, 2, 3) = before.k.At(0, 1, 2, 3);
+  EXPECT_EQ(after.k, before.k);
+  EXPECT_EQ(after.v, before.v);
+  c.storage.past = 20;
+  MendStorage(c);
+  EXPECT_EQ(c.storage.past, 9);
+}
+
+TEST(CaseTest, ValidateKnowsTheRangeOfEightBits) {
+  Case c = Sample();
+  c.problem.fp8 = Fp8{DType::kE4M3, 1, 2, 1};
+  c.literals[DataTensor::kK] = Array(c.problem.KShape(), 2.25);
+  EXPECT_EQ(Validate(c), std::nullopt);
+  c.literals[DataTensor::kK].values[3] = 2.3;
+  ExpectInvalid(c, "literals.k: 2.3 is no e4m3 value times its scale; the nearest is 2.25");
+  c.literals.clear();
+  c.overrides.push_back({DataTensor::kK, {0, 0, 0, 0}, 900});
+  EXPECT_EQ(Validate(c), std::nullopt);  // rounds to 2 * 448
+  c.overrides.back().value = 1000;
+  ExpectInvalid(c, "set: 1000 overflows e4m3");
 }
 
 TEST(CaseTest, ValidateIncludesTheProblemAndTheEnumerators) {

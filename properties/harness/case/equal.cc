@@ -19,6 +19,12 @@ bool SameScale(const std::optional<double>& a, const std::optional<double>& b) {
   return a.has_value() == b.has_value() && (!a || SameValue(*a, *b));
 }
 
+using PerHead = std::optional<std::vector<double>>;
+
+bool SamePerHead(const PerHead& a, const PerHead& b) {
+  return a.has_value() == b.has_value() && (!a || std::ranges::equal(*a, *b, SameValue));
+}
+
 }  // namespace
 
 bool SameValue(double a, double b) {
@@ -31,6 +37,8 @@ bool SameCase(const Case& a, const Case& b) {
     return x.first == y.first && SameArray(x.second, y.second);
   };
   return a.problem == b.problem && SameScale(a.problem.scale, b.problem.scale) &&
+         SamePerHead(a.problem.alibi_slopes, b.problem.alibi_slopes) &&
+         SamePerHead(a.problem.sinks, b.problem.sinks) && a.storage == b.storage &&
          a.recipe == b.recipe && std::ranges::equal(a.overrides, b.overrides, SameOverride) &&
          std::ranges::equal(a.literals, b.literals, same_literal) && a.layouts == b.layouts &&
          a.placement == b.placement;

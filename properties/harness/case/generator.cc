@@ -9,12 +9,8 @@
 namespace attest {
 namespace {
 
-// The mechanisms of visibility. Most real faults need two of them at once.
-enum class Flag { kCausal, kWindow, kKeyLengths, kMask, kBias };
-
 std::vector<Flag> OfferedFlags(const Contract& contract) {
-  const bool diagonal =
-      !OfferedAlignments(contract, false).empty() || !OfferedAlignments(contract, true).empty();
+  const bool diagonal = OffersDiagonal(contract);
   std::vector<Flag> flags;
   if (contract.Has(Feature::kCausal) && diagonal) flags.push_back(Flag::kCausal);
   if (contract.Has(Feature::kWindow) && diagonal) flags.push_back(Flag::kWindow);
@@ -24,12 +20,31 @@ std::vector<Flag> OfferedFlags(const Contract& contract) {
   return flags;
 }
 
-// Zero to three different flags, two most often; a mask and a bias only where they may meet.
-std::vector<Flag> DrawFlags(Draw& draw, const Contract& contract) {
-  std::vector<Flag> offered = OfferedFlags(contract);
-  const int64_t roll = draw.Below(100);
-  size_t wanted = roll < 10 ? 0 : roll < 30 ? 1 : roll < 80 ? 2 : 3;
+// What few kernels have. Kept apart, so that it does not crowd out what all of them have.
+std::vector<Flag> OfferedExtras(const Contract& c) {
+  const bool diagonal = OffersDiagonal(c);
   std::vector<Flag> flags;
+  const auto add = [&](bool offered, Flag flag) {
+    if (offered) flags.push_back(flag);
+  };
+  add(c.Has(Feature::kQueryLengths), Flag::kQueryLengths);
+  add(c.Has(Feature::kPrefixLengths) && c.Has(Feature::kCausal) && diagonal, Flag::kPrefix);
+  add(c.Has(Feature::kDocuments), Flag::kDocuments);
+  add(c.Has(Feature::kBlockMask), Flag::kBlockMask);
+  add(c.Has(Feature::kSoftcap), Flag::kSoftcap);
+  add(c.Has(Feature::kAlibi), Flag::kAlibi);
+  add(c.Has(Feature::kSinks), Flag::kSinks);
+  add(c.Has(Feature::kDropout), Flag::kDropout);
+  add(!c.fp8.empty(), Flag::kFp8);
+  add(c.Has(Feature::kPast) || c.Has(Feature::kPages) || c.Has(Feature::kRing) ||
+          c.Has(Feature::kPacked),
+      Flag::kStorage);
+  return flags;
+}
+
+// Moves up to `wanted` different flags from `offered`; a mask and a bias only where they may meet.
+void TakeFlags(Draw& draw, const Contract& contract, std::vector<Flag> offered, size_t wanted,
+               std::vector<Flag>& flags) {
   for (; wanted > 0 && !offered.empty(); --wanted) {
     const Flag flag = draw.Pick(offered);
     flags.push_back(flag);
@@ -40,6 +55,19 @@ std::vector<Flag> DrawFlags(Draw& draw, const Contract& contract) {
       return other == flag || (excludes && meets);
     });
   }
+}
+
+// Half of the cases have the common flags alone: none to three, two most often. The others, where
+// the contract offers extras, have one or two of them beside one common flag, as a rule.
+std::vector<Flag> DrawFlags(Draw& draw, const Contract& contract) {
+  const std::vector<Flag> extras = OfferedExtras(contract);
+  const bool has_extras = !extras.empty() && draw.Percent(50);
+  const int64_t roll = draw.Below(100);
+  size_t common = roll < 10 ? 0 : roll < 30 ? 1 : roll < 80 ? 2 : 3;
+  if (has_extras) common = roll < 20 ? 0 : roll < 80 ? 1 : 2;
+  std::vector<Flag> flags;
+  TakeFlags(draw, contract, OfferedFlags(contract), common, flags);
+  if (has_extras) TakeFlags(draw, contract, extras, draw.Percent(65) ? 1 : 2, flags);
   return flags;
 }
 
@@ -47,18 +75,15 @@ bool Contains(const std::vector<Flag>& flags, Flag flag) {
   return std::ranges::find(flags, flag) != flags.end();
 }
 
-int64_t DrawLength(Draw& draw, int64_t kv_len) {
-  const int64_t roll = draw.Below(100);
-  if (roll < 25) return kv_len;
-  if (roll < 40) return std::max<int64_t>(kv_len - 1, 0);
-  if (roll < 52) return std::min<int64_t>(1, kv_len);
-  if (roll < 62) return 0;
-  return draw.Between(0, kv_len);
-}
-
 void DrawKeyLengths(Draw& draw, Problem& p) {
   p.key_lengths.emplace();
   for (int64_t b = 0; b < p.batch; ++b) p.key_lengths->push_back(DrawLength(draw, p.kv_len));
+}
+
+// All that a kernel knows of kv_len in a paged call is the longest item.
+void LengthenOne(Draw& draw, Problem& p) {
+  if (!p.key_lengths || p.batch == 0) return;
+  (*p.key_lengths)[static_cast<size_t>(draw.Below(p.batch))] = p.kv_len;
 }
 
 // (0, 0), one side open, both closed, and sides that reach beyond every key.
@@ -88,8 +113,28 @@ std::vector<int64_t> DrawExplicitOffsets(Draw& draw, const Problem& p) {
   return offsets;
 }
 
+// Of packed sequences every rule but top-left goes by the item's own lengths.
+bool DrawPackedDiagonal(Draw& draw, const Contract& contract, Problem& p) {
+  const bool zero = contract.causal_offset.count(CausalOffset::kZero) != 0;
+  const bool by_length = contract.causal_offset.size() > (zero ? 1u : 0u);
+  if (!by_length || (zero && draw.Percent(50))) return zero;
+  for (size_t b = 0; b < p.key_lengths->size(); ++b) {
+    p.diagonal_offset.push_back((*p.key_lengths)[b] - (*p.query_lengths)[b]);
+  }
+  return true;
+}
+
 // False when the contract can express no diagonal for this problem.
-bool DrawDiagonal(Draw& draw, const Contract& contract, Problem& p) {
+bool DrawDiagonal(Draw& draw, const Contract& contract, Case& c) {
+  Problem& p = c.problem;
+  const auto has = [&](CausalOffset rule) { return contract.causal_offset.count(rule) != 0; };
+  if (!has(CausalOffset::kExplicit)) {
+    if (c.storage.packed) return DrawPackedDiagonal(draw, contract, p);
+    if (c.storage.past > 0 && !p.key_lengths && has(CausalOffset::kByInputs)) {
+      p.diagonal_offset.assign(static_cast<size_t>(p.batch), c.storage.past);  // ONNX counts it
+      return true;
+    }
+  }
   const auto offered = OfferedAlignments(contract, p.key_lengths.has_value());
   if (offered.empty()) return false;
   const Alignment alignment = draw.Pick(offered);
@@ -98,33 +143,60 @@ bool DrawDiagonal(Draw& draw, const Contract& contract, Problem& p) {
   return true;
 }
 
-void DrawVisibility(Draw& draw, const Contract& contract, Problem& p) {
-  const std::vector<Flag> flags = DrawFlags(draw, contract);
+// Visibility, storage and what becomes of the scores.
+void DrawOptions(Draw& draw, const Contract& contract, Case& c) {
+  Problem& p = c.problem;
+  std::vector<Flag> flags = DrawFlags(draw, contract);
+  DrawStorage(draw, contract, flags, c);
   if (Contains(flags, Flag::kKeyLengths)) DrawKeyLengths(draw, p);
+  if (c.storage.page_size > 0) LengthenOne(draw, p);
   if (Contains(flags, Flag::kMask)) p.mask = DrawMask(draw, contract, p);
   if (Contains(flags, Flag::kBias)) p.bias = DrawBiasPlane(draw, contract, p);
-  const bool causal = Contains(flags, Flag::kCausal);
+  const bool causal = Contains(flags, Flag::kCausal) || Contains(flags, Flag::kPrefix);
   const bool window = Contains(flags, Flag::kWindow);
-  if ((causal || window) && DrawDiagonal(draw, contract, p)) {
+  const bool alibi = Contains(flags, Flag::kAlibi);
+  // Where nothing is said of the diagonal, ALiBi measures from the one from the top left.
+  if (alibi) p.alibi_slopes = DrawAlibi(draw, p);
+  if ((causal || window || alibi) && DrawDiagonal(draw, contract, c)) {
     p.causal = causal;
     if (window) p.window = DrawWindow(draw, p);
   }
+  DrawFeatures(draw, contract, flags, p);
 }
 
-void DrawOutputsAndType(Draw& draw, const Contract& contract, Problem& p) {
+// Packed sequences have no room for scores, and pages have not every key that raw scores are of.
+void DrawAskedScores(Draw& draw, const Contract& contract, Case& c) {
+  std::vector<ScoreMode> modes(contract.scores.begin(), contract.scores.end());
+  if (c.storage.page_size > 0 && c.problem.key_lengths) {
+    std::erase(modes, ScoreMode::kRaw);
+    std::erase(modes, ScoreMode::kCapped);
+  }
+  if (!modes.empty() && !c.storage.packed) c.problem.want_scores = draw.Pick(modes);
+}
+
+void DrawOutputsAndType(Draw& draw, const Contract& contract, Case& c) {
+  Problem& p = c.problem;
   const std::vector<DType> dtypes = OfferedDTypes(contract);
   const bool f32 = std::ranges::find(dtypes, DType::kF32) != dtypes.end();
   p.dtype = f32 && draw.Percent(50) ? DType::kF32 : draw.Pick(dtypes);
   if (draw.Percent(50)) p.scale = draw.Pick<double>({1.0, 0.5, 0.125, 2.0, 0.3});
   p.want_lse = contract.lse != LseKind::kNone;
   p.want_weights = contract.Has(Feature::kWeights) && draw.Percent(35);
+  if (!contract.scores.empty() && draw.OneIn(5)) DrawAskedScores(draw, contract, c);
+  if (c.storage.packed) p.want_weights = false;  // has no room for them
+  const bool is_short = p.dtype == DType::kF16 || p.dtype == DType::kBF16;
+  if (p.bias && is_short && contract.Has(Feature::kBiasF32) && draw.Percent(40)) {
+    p.bias_dtype = DType::kF32;
+  }
 }
 
-Layouts DrawLayouts(Draw& draw, const Contract& contract) {
+// Packed sequences have one layout, whatever the strides.
+Layouts DrawLayouts(Draw& draw, const Contract& contract, bool is_packed) {
   const std::vector<Layout> offered = OfferedLayouts(contract);
   const Layout plain = offered.front();
-  if (draw.Percent(60)) return Layouts{plain, plain, plain, plain};
-  return Layouts{draw.Pick(offered), draw.Pick(offered), draw.Pick(offered), draw.Pick(offered)};
+  if (draw.Percent(60) || is_packed) return Layouts{plain, plain, plain, plain};
+  const std::vector<Layout> of_keys = OfferedKeyLayouts(contract);
+  return Layouts{draw.Pick(offered), draw.Pick(of_keys), draw.Pick(of_keys), draw.Pick(offered)};
 }
 
 // The families whose answers need no tolerance come up half the time.
@@ -157,11 +229,11 @@ Case DrawCase(uint64_t seed, int size, const Contract& contract, const Generator
   const Contract& within = draw.OneIn(20) ? EverythingContract() : contract;
   Case c;
   DrawSizes(draw, size, within, options, c.problem);
-  DrawVisibility(draw, within, c.problem);
-  DrawOutputsAndType(draw, within, c.problem);
+  DrawOptions(draw, within, c);
+  DrawOutputsAndType(draw, within, c);
   c.recipe = DrawRecipe(draw);
   if (!c.problem.bias) c.recipe.bias = BiasFamily::kZero;
-  c.layouts = DrawLayouts(draw, within);
+  c.layouts = DrawLayouts(draw, within, c.storage.packed);
   c.placement = draw.Percent(50) ? Placement::kEnd : Placement::kBegin;
   return c;
 }

@@ -1,5 +1,6 @@
 // From a case to its tensors: recipes or literals, hidden biases, overrides, and the hash of it
 // all.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -7,30 +8,37 @@
 #include "properties/harness/case/case.h"
 #include "properties/harness/case/random.h"
 #include "properties/harness/case/recipe.h"
+#include "properties/harness/case/tensor_shape.h"
 
 namespace attest {
 namespace {
 
 using ElementFunction = double (RecipeData::*)(const Element&) const;
 
-void FillRow(const RecipeData& data, ElementFunction function, DType dtype, DataTensor tensor,
-             Element e, double* row, int64_t lanes) {
-  const uint64_t row_hash = data.RowHash(tensor, e.batch, e.head, e.position);
+struct TensorRecipe {
+  DataTensor tensor;
+  ElementFunction function;
+  bool shares_head = false;  // every head holds what the first one gets
+};
+
+void FillRow(const Problem& p, const RecipeData& data, const TensorRecipe& recipe, Element e,
+             double* row, int64_t lanes) {
+  const uint64_t row_hash = data.RowHash(recipe.tensor, e.batch, e.head, e.position);
   for (e.lane = 0; e.lane < lanes; ++e.lane) {
     e.hash = RecipeData::ElementHash(row_hash, e.lane);
-    row[e.lane] = RoundTo(dtype, (data.*function)(e));
+    row[e.lane] = RoundedFor(p, recipe.tensor, (data.*recipe.function)(e));
   }
 }
 
-Array FromRecipe(const RecipeData& data, ElementFunction function, DType dtype, DataTensor tensor,
-                 const Shape4& shape) {
-  Array array(shape);
+Array FromRecipe(const Problem& p, const RecipeData& data, const TensorRecipe& recipe) {
+  Array array(ShapeOf(p, recipe.tensor));
   if (array.empty()) return array;
+  const Shape4& shape = array.shape;
   double* row = array.values.data();
   for (int64_t b = 0; b < shape[0]; ++b)
     for (int64_t h = 0; h < shape[1]; ++h)
       for (int64_t i = 0; i < shape[2]; ++i, row += shape[3])
-        FillRow(data, function, dtype, tensor, Element{0, b, h, i, 0}, row, shape[3]);
+        FillRow(p, data, recipe, Element{0, b, recipe.shares_head ? 0 : h, i, 0}, row, shape[3]);
   return array;
 }
 
@@ -65,25 +73,33 @@ uint64_t HashArray(uint64_t hash, const Array& array) {
 
 }  // namespace
 
+double RoundedFor(const Problem& p, DataTensor tensor, double value) {
+  const DType type = TypeOf(p, tensor);
+  if (!IsFp8(type)) return RoundTo(type, value);
+  const double scale = ScaleOf(p, tensor), most = TraitsOf(type).max_finite;
+  const double units = std::isfinite(value) ? std::clamp(value / scale, -most, most) : value;
+  return scale * RoundTo(type, units);
+}
+
 Inputs Materialise(const Case& c) {
   const Problem& p = c.problem;
   const RecipeData data(c);
-  const auto make = [&](DataTensor tensor, ElementFunction function, const Shape4& shape) {
+  const auto make = [&](DataTensor tensor, ElementFunction function, Layout layout) {
     const auto literal = c.literals.find(tensor);
     if (literal != c.literals.end()) return literal->second;
-    return FromRecipe(data, function, p.dtype, tensor, shape);
+    return FromRecipe(p, data, {tensor, function, layout == Layout::kSharedHead});
   };
   Inputs inputs;
-  inputs.q = make(DataTensor::kQ, &RecipeData::Q, p.QShape());
-  inputs.k = make(DataTensor::kK, &RecipeData::K, p.KShape());
-  inputs.v = make(DataTensor::kV, &RecipeData::V, p.VShape());
+  inputs.q = make(DataTensor::kQ, &RecipeData::Q, Layout::kBhsd);
+  inputs.k = make(DataTensor::kK, &RecipeData::K, c.layouts.k);
+  inputs.v = make(DataTensor::kV, &RecipeData::V, c.layouts.v);
   if (p.bias) {
-    inputs.bias = make(DataTensor::kBias, &RecipeData::Bias, p.bias->shape);
+    inputs.bias = make(DataTensor::kBias, &RecipeData::Bias, Layout::kBhsd);
     HideBias(*p.bias, inputs.bias);
   }
   for (const Override& o : c.overrides) {
     Array& target = TensorOf(inputs, o.tensor);
-    target.At(o.index[0], o.index[1], o.index[2], o.index[3]) = RoundTo(p.dtype, o.value);
+    target.At(o.index[0], o.index[1], o.index[2], o.index[3]) = RoundedFor(p, o.tensor, o.value);
   }
   return inputs;
 }

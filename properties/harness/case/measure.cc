@@ -1,5 +1,6 @@
 // The measure that every shrink step lowers. Lexicographic: sizes, features, options, overrides,
 // data, and last what nobody would notice (seed, placement).
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -23,28 +24,93 @@ uint64_t SumOfSizes(const Problem& p) {
 uint64_t Features(const Case& c) {
   const Problem& p = c.problem;
   uint64_t count = 0;
-  for (const bool on :
-       {p.causal, p.window.left.has_value(), p.window.right.has_value(), p.key_lengths.has_value(),
-        p.mask.has_value(), p.bias.has_value(), p.want_lse, p.want_weights, p.scale.has_value(),
-        !c.overrides.empty(), c.layouts != Layouts{}, p.dtype != DType::kF32}) {
+  for (const bool on : {p.causal,
+                        p.window.left.has_value(),
+                        p.window.right.has_value(),
+                        p.key_lengths.has_value(),
+                        p.mask.has_value(),
+                        p.bias.has_value(),
+                        p.want_lse,
+                        p.want_weights,
+                        p.scale.has_value(),
+                        !c.overrides.empty(),
+                        c.layouts != Layouts{},
+                        p.dtype != DType::kF32,
+                        p.softcap > 0,
+                        p.alibi_slopes.has_value(),
+                        p.sinks.has_value(),
+                        p.dropout.has_value(),
+                        p.query_lengths.has_value(),
+                        p.prefix_lengths.has_value(),
+                        p.documents.has_value(),
+                        p.block_mask.has_value(),
+                        p.want_scores.has_value(),
+                        p.fp8.has_value(),
+                        p.bias_dtype.has_value(),
+                        c.storage != Storage{}}) {
     count += on ? 1 : 0;
   }
   return count;
 }
 
-uint64_t PlaneCost(const std::optional<BitPlane>& plane) {
-  if (!plane) return 0;
-  uint64_t cost = 2 * plane->bits.size() + static_cast<uint64_t>(4 - plane->rank);
-  for (const uint8_t bit : plane->bits) cost += bit == 0 ? 1 : 0;
+uint64_t PlaneCost(const BitPlane& plane) {
+  uint64_t cost = 2 * plane.bits.size() + static_cast<uint64_t>(4 - plane.rank);
+  for (const uint8_t bit : plane.bits) cost += bit == 0 ? 1 : 0;
   return cost;
 }
 
+uint64_t PlaneCosts(const Problem& p) {
+  uint64_t cost = 0;
+  if (p.mask) cost += PlaneCost(*p.mask);
+  if (p.bias) cost += PlaneCost(*p.bias);
+  if (p.block_mask) {
+    cost += PlaneCost(p.block_mask->plane);
+    cost += static_cast<uint64_t>(p.block_mask->block_q + p.block_mask->block_k);
+  }
+  if (p.dropout) cost += PlaneCost(p.dropout->keep) + ValueCost(p.dropout->probability);
+  return cost;
+}
+
+// How far lengths lie from what would be no length at all.
 uint64_t LengthCost(const Problem& p) {
   uint64_t cost = 0;
-  if (p.key_lengths) {
-    for (const int64_t length : *p.key_lengths) cost += static_cast<uint64_t>(p.kv_len - length);
+  const auto add = [&](const std::optional<std::vector<int64_t>>& lengths, int64_t plain) {
+    if (!lengths) return;
+    for (const int64_t length : *lengths) cost += static_cast<uint64_t>(std::abs(plain - length));
+  };
+  add(p.key_lengths, p.kv_len);
+  add(p.query_lengths, p.q_len);
+  add(p.prefix_lengths, 0);
+  return cost;
+}
+
+// Document 0 is the plain one; high and negative numbers are harder to read.
+uint64_t DocumentCost(const std::vector<int64_t>& ids) {
+  uint64_t cost = 0;
+  for (const int64_t id : ids) {
+    cost += id == 0 ? 0 : id < 0 ? 1000 : static_cast<uint64_t>(std::min<int64_t>(id, 999));
   }
   return cost;
+}
+
+uint64_t ScoringCost(const Problem& p) {
+  uint64_t cost = (p.scale ? ValueCost(*p.scale) : 0) + ValueCost(p.softcap);
+  for (const auto* values : {&p.alibi_slopes, &p.sinks}) {
+    if (!*values) continue;
+    for (const double value : **values) cost += ValueCost(value);
+  }
+  return cost;
+}
+
+uint64_t TypeCost(const Problem& p) {
+  uint64_t cost = static_cast<uint64_t>(p.dtype);
+  if (p.fp8) {
+    cost += static_cast<uint64_t>(p.fp8->format);
+    for (const double scale : {p.fp8->q_scale, p.fp8->k_scale, p.fp8->v_scale}) {
+      cost += ValueCost(scale);
+    }
+  }
+  return p.want_scores ? cost + static_cast<uint64_t>(*p.want_scores) : cost;
 }
 
 uint64_t DiagonalCost(const Problem& p) {
@@ -58,11 +124,13 @@ uint64_t DiagonalCost(const Problem& p) {
 
 uint64_t Options(const Case& c) {
   const Problem& p = c.problem;
-  uint64_t cost = PlaneCost(p.mask) + PlaneCost(p.bias) + LengthCost(p) + DiagonalCost(p);
+  uint64_t cost = PlaneCosts(p) + LengthCost(p) + DiagonalCost(p) + ScoringCost(p) + TypeCost(p);
+  if (p.documents) cost += DocumentCost(p.documents->query) + DocumentCost(p.documents->key);
+  cost += static_cast<uint64_t>(c.storage.past + c.storage.page_size);
   for (const Layout layout : {c.layouts.q, c.layouts.k, c.layouts.v, c.layouts.out}) {
     cost += static_cast<uint64_t>(layout);
   }
-  return cost + static_cast<uint64_t>(p.dtype) + (p.scale ? ValueCost(*p.scale) : 0);
+  return cost;
 }
 
 uint64_t Overrides(const Case& c) {

@@ -1,4 +1,5 @@
-// The names of families, layouts and tensors: one table each, for printing and for parsing.
+// The names of families, layouts, score modes and tensors: one table each, for printing and for
+// parsing.
 #include <utility>
 
 #include "properties/harness/case/case.h"
@@ -51,7 +52,14 @@ constexpr Names<BiasFamily, kBiasFamilyCount> kBiases = {
 constexpr Names<Layout, kLayoutCount> kLayouts = {{{Layout::kBhsd, "bhsd"},
                                                    {Layout::kBshd, "bshd"},
                                                    {Layout::kGapped, "gapped"},
-                                                   {Layout::kTransposed, "transposed"}}};
+                                                   {Layout::kTransposed, "transposed"},
+                                                   {Layout::kPackedQkv, "packed_qkv"},
+                                                   {Layout::kSharedHead, "shared_head"}}};
+
+constexpr Names<ScoreMode, 4> kScoreModes = {{{ScoreMode::kRaw, "raw"},
+                                              {ScoreMode::kCapped, "capped"},
+                                              {ScoreMode::kBiased, "biased"},
+                                              {ScoreMode::kWeights, "weights"}}};
 
 template <typename T, size_t kCount>
 std::string_view NameIn(const Names<T, kCount>& names, T wanted) {
@@ -83,6 +91,9 @@ std::string_view Name(ValueFamily family) {
 std::string_view Name(BiasFamily family) {
   return NameIn(kBiases, family);
 }
+std::string_view Name(ScoreMode mode) {
+  return NameIn(kScoreModes, mode);
+}
 std::string_view Name(Layout layout) {
   return NameIn(kLayouts, layout);
 }
@@ -95,6 +106,9 @@ std::optional<ValueFamily> ParseValueFamily(std::string_view name) {
 }
 std::optional<BiasFamily> ParseBiasFamily(std::string_view name) {
   return ValueIn(kBiases, name);
+}
+std::optional<ScoreMode> ParseScoreMode(std::string_view name) {
+  return ValueIn(kScoreModes, name);
 }
 std::optional<Layout> ParseLayout(std::string_view name) {
   return ValueIn(kLayouts, name);

@@ -31,8 +31,12 @@ std::vector<int64_t> OffsetsFor(Alignment alignment, const Problem& p) {
   return offsets;
 }
 
+bool LooksAtDiagonal(const Problem& p) {
+  return p.causal || p.window.active() || p.alibi_slopes;
+}
+
 Alignment ClassifyAlignment(const Problem& p) {
-  if (!p.causal && !p.window.active()) return Alignment::kNone;
+  if (!LooksAtDiagonal(p)) return Alignment::kNone;
   const bool zero = std::ranges::all_of(p.diagonal_offset, [](int64_t o) { return o == 0; });
   if (zero) return Alignment::kTopLeft;
   for (const Alignment alignment : {Alignment::kBottomRight, Alignment::kKeyLength}) {
@@ -65,6 +69,10 @@ std::vector<Alignment> OfferedAlignments(const Contract& contract, bool has_key_
   return offered;
 }
 
+bool OffersDiagonal(const Contract& contract) {
+  return !OfferedAlignments(contract, false).empty() || !OfferedAlignments(contract, true).empty();
+}
+
 bool CanExpressDiagonal(const Contract& contract, const Problem& p) {
   const std::vector<Alignment> offered = OfferedAlignments(contract, p.key_lengths.has_value());
   return std::ranges::any_of(offered, [&](Alignment alignment) {
@@ -94,8 +102,24 @@ std::vector<Layout> OfferedLayouts(const Contract& contract) {
   if (bshd || any) layouts.push_back(Layout::kBshd);
   if (any || (bhsd && contract.strides != Strides::kDense)) layouts.push_back(Layout::kGapped);
   if (any) layouts.push_back(Layout::kTransposed);
+  if (any) layouts.push_back(Layout::kPackedQkv);
   if (layouts.empty()) layouts.push_back(Layout::kBhsd);
   return layouts;
+}
+
+std::vector<Layout> OfferedKeyLayouts(const Contract& contract) {
+  std::vector<Layout> layouts = OfferedLayouts(contract);
+  if (contract.strides == Strides::kAny) layouts.push_back(Layout::kSharedHead);
+  return layouts;
+}
+
+bool OffersLayouts(const Contract& contract, const Layouts& layouts) {
+  const auto is_in = [](Layout layout, const std::vector<Layout>& offered) {
+    return std::ranges::find(offered, layout) != offered.end();
+  };
+  const std::vector<Layout> all = OfferedLayouts(contract), keys = OfferedKeyLayouts(contract);
+  return is_in(layouts.q, all) && is_in(layouts.out, all) && is_in(layouts.k, keys) &&
+         is_in(layouts.v, keys);
 }
 
 const Contract& EverythingContract() {
@@ -104,11 +128,11 @@ const Contract& EverythingContract() {
     c.name = "everything";
     c.causal_offset = {CausalOffset::kExplicit};
     c.lse = LseKind::kNatural;
-    c.features = {Feature::kCausal,   Feature::kWindow,        Feature::kKeyLengths,
-                  Feature::kMask,     Feature::kBias,          Feature::kMaskWithBias,
-                  Feature::kGqa,      Feature::kValueDim,      Feature::kZeroSizes,
-                  Feature::kWeights,  Feature::kMaskBroadcast, Feature::kMaskKeyBroadcast,
-                  Feature::kMaskRanks};
+    for (int n = 0; n <= static_cast<int>(Feature::kPacked); ++n) {
+      c.features.insert(static_cast<Feature>(n));
+    }
+    c.fp8 = {DType::kE4M3, DType::kE5M2};
+    c.scores = {ScoreMode::kRaw, ScoreMode::kCapped, ScoreMode::kBiased, ScoreMode::kWeights};
     c.dtypes = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
     c.layouts = {TensorLayout::kBhsd, TensorLayout::kBshd};
     c.strides = Strides::kAny;

@@ -16,7 +16,10 @@ namespace attest {
 enum class Alignment { kNone, kTopLeft, kBottomRight, kKeyLength, kExplicit };
 std::string_view Name(Alignment alignment);  // "none" "top_left" "bottom_right" ...
 
-// kNone when neither causality nor a window looks at the diagonal.
+// True when causality, a window or ALiBi makes the diagonal matter.
+bool LooksAtDiagonal(const Problem& problem);
+
+// kNone when nothing looks at the diagonal.
 Alignment ClassifyAlignment(const Problem& problem);
 
 // The offsets [batch] of an alignment for the problem's sizes and lengths; top-left is empty. Not
@@ -26,12 +29,20 @@ std::vector<int64_t> OffsetsFor(Alignment alignment, const Problem& problem);
 // The alignments that a contract can express for a problem with or without key lengths.
 std::vector<Alignment> OfferedAlignments(const Contract& contract, bool has_key_lengths);
 
+// Whether there is any, with key lengths or without.
+bool OffersDiagonal(const Contract& contract);
+
 // Whether the contract's causal flag (or window) can mean the problem's own diagonal.
 bool CanExpressDiagonal(const Contract& contract, const Problem& problem);
 
-// Never empty: f32 and bhsd where a contract names nothing.
+// Never empty: f32 and bhsd where a contract names nothing. The layouts are those of every tensor;
+// k and v may also share heads where the second list says so.
 std::vector<DType> OfferedDTypes(const Contract& contract);
 std::vector<Layout> OfferedLayouts(const Contract& contract);
+std::vector<Layout> OfferedKeyLayouts(const Contract& contract);
+
+// Whether each tensor's layout is one that the contract offers for it.
+bool OffersLayouts(const Contract& contract, const Layouts& layouts);
 
 // A contract that offers everything, to draw cases that a kernel may have to refuse.
 const Contract& EverythingContract();

@@ -64,14 +64,27 @@ double SignedZero(uint64_t hash) {
   return (hash & 1) != 0 ? -0.0 : 0.0;
 }
 
+// The largest power of two that q's own element may be, so that it stays finite (with 2^110 of
+// kHuge). e4m3 ends at 448.
+int LargestUnitExponent(DType dtype) {
+  switch (dtype) {
+    case DType::kE4M3:
+      return 8;
+    case DType::kE5M2:
+    case DType::kF16:
+      return 15;
+    default:
+      return 16;
+  }
+}
+
 // The exponent m that brings scale * 2^m to at least 1, so that k = score / (scale * 2^m) is no
-// larger than the score and fits f16. Capped so that q's own element stays finite (with 2^110 of
-// kHuge).
+// larger than the score and fits f16.
 int UnitExponent(double scale, DType dtype) {
   if (scale == 0) return 0;
   int exponent = 0;
   std::frexp(scale, &exponent);
-  return std::clamp(1 - exponent, 0, dtype == DType::kF16 ? 15 : 16);
+  return std::clamp(1 - exponent, 0, LargestUnitExponent(dtype));
 }
 
 // The factor that lifts kHuge's 5e4 to 6.5e37: products stay finite in f32 and bf16 for usual
@@ -83,11 +96,12 @@ constexpr int kHugeExponent = 110;
 RecipeData::RecipeData(const Case& c)
     : recipe_(c.recipe),
       dtype_(c.problem.dtype),
-      traits_(TraitsOf(c.problem.dtype)),
+      traits_(TraitsOf(c.problem.InputDType())),
+      largest_key_(TraitsOf(c.problem.dtype).max_finite),
       value_dim_(c.problem.value_dim),
       chosen_(IsChosen(c.recipe.scores)) {
   const double scale = c.problem.EffectiveScale();
-  query_unit_ = std::ldexp(1.0, UnitExponent(scale, dtype_));
+  query_unit_ = std::ldexp(1.0, UnitExponent(scale, c.problem.InputDType()));
   divisor_ = scale == 0 ? 1.0 : scale * query_unit_;
 }
 
@@ -162,7 +176,7 @@ double RecipeData::Q(const Element& e) const {
 double RecipeData::K(const Element& e) const {
   if (!chosen_) return Plain(e);
   if (e.lane != 0) return 0.0;
-  return std::clamp(KeyScore(e) / divisor_, -traits_.max_finite, traits_.max_finite);
+  return std::clamp(KeyScore(e) / divisor_, -largest_key_, largest_key_);
 }
 
 double RecipeData::V(const Element& e) const {

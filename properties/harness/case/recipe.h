@@ -40,7 +40,8 @@ class RecipeData {
 
   Recipe recipe_;
   DType dtype_;
-  FormatTraits traits_;
+  FormatTraits traits_;  // of the type that q, k and v are stored in
+  double largest_key_;
   int64_t value_dim_;
   bool chosen_;        // the family puts its scores straight into q.k
   double query_unit_;  // lane 0 of q in a chosen family: a power of two

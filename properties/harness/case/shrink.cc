@@ -3,24 +3,38 @@
 #include <algorithm>
 
 #include "properties/harness/case/equal.h"
+#include "properties/harness/case/offers.h"
 #include "properties/harness/case/shrink_internal.h"
+#include "properties/harness/case/storage.h"
 
 namespace attest {
 namespace {
 
 // A diagonal that nothing looks at is noise, and so are overrides and recipes of what is gone.
 void DropLeftovers(Case& c) {
-  if (!c.problem.causal && !c.problem.window.active()) c.problem.diagonal_offset.clear();
-  if (c.problem.bias) return;
+  Problem& p = c.problem;
+  if (!LooksAtDiagonal(p)) p.diagonal_offset.clear();
+  if (!p.causal) p.prefix_lengths.reset();
+  if (!p.bias || p.bias_dtype == p.dtype) p.bias_dtype.reset();
+  if (p.bias) return;
   c.recipe.bias = BiasFamily::kZero;
-  c.literals.erase(DataTensor::kBias);
-  std::erase_if(c.overrides, [](const Override& o) { return o.tensor == DataTensor::kBias; });
+  DropBiasData(c);
 }
 
-// Data that stay literal must be values of the element type.
-void RoundLiterals(Case& c) {
+// Whether all numbers of the one case are of the types that the other has.
+bool HaveSameTypes(const Problem& a, const Problem& b) {
+  return a.dtype == b.dtype && a.fp8 == b.fp8 && a.bias_dtype == b.bias_dtype;
+}
+
+// Data that stay must be values of their new types.
+void RoundToTypes(Case& c) {
+  Problem& p = c.problem;
   for (auto& [tensor, literal] : c.literals) {
-    for (double& value : literal.values) value = RoundTo(c.problem.dtype, value);
+    for (double& value : literal.values) value = RoundedFor(p, tensor, value);
+  }
+  for (auto* values : {&p.alibi_slopes, &p.sinks}) {
+    if (!*values) continue;
+    for (double& value : **values) value = RoundTo(p.LseDType(), value);
   }
 }
 
@@ -35,12 +49,15 @@ std::vector<Case> ShrinkCandidates(const Case& c) {
   OfferFeaturesOff(c, offered);
   OfferSmallerSizes(c, offered);
   OfferSimplerOptions(c, offered);
+  OfferSimplerPlanes(c, offered);
+  OfferSimplerExtras(c, offered);
   OfferSimplerData(c, offered);
   const std::vector<uint64_t> measure = CaseMeasure(c);
   std::vector<Case> kept;
   for (Case& candidate : offered) {
     DropLeftovers(candidate);
-    if (candidate.problem.dtype != c.problem.dtype) RoundLiterals(candidate);
+    if (!HaveSameTypes(candidate.problem, c.problem)) RoundToTypes(candidate);
+    MendStorage(candidate);
     if (CaseMeasure(candidate) < measure && !Validate(candidate) && IsNew(candidate, kept)) {
       kept.push_back(std::move(candidate));
     }

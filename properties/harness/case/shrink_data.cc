@@ -12,12 +12,6 @@ namespace {
 // Written out, 64 numbers still fit on a screen.
 constexpr int64_t kMaxWrittenOut = 64;
 
-template <typename Change>
-void Offer(const Case& c, std::vector<Case>& out, Change&& change) {
-  out.push_back(c);
-  change(out.back());
-}
-
 void OfferFamilies(const Case& c, std::vector<Case>& out) {
   Offer(c, out, [](Case& x) {
     x.recipe = Recipe{ScoreFamily::kZero, ValueFamily::kOnes, BiasFamily::kZero, x.recipe.seed};

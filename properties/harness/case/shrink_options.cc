@@ -8,24 +8,16 @@
 namespace attest {
 namespace {
 
-// A copy of the case with `change` done to it.
-template <typename Change>
-void Offer(const Case& c, std::vector<Case>& out, Change&& change) {
-  out.push_back(c);
-  change(out.back());
-}
-
-void DropPlane(Case& c, DataTensor tensor) {
-  c.literals.erase(tensor);
-  std::erase_if(c.overrides, [&](const Override& o) { return o.tensor == tensor; });
-}
-
 // Everything that is not the core of the computation, at once.
 void MakePlain(Case& c) {
   c.problem.want_lse = c.problem.want_weights = false;
+  c.problem.want_scores.reset();
   c.problem.scale.reset();
   c.problem.dtype = DType::kF32;
+  c.problem.bias_dtype.reset();
+  c.problem.fp8.reset();
   c.layouts = Layouts{};
+  c.storage = Storage{};
 }
 
 // Everything that hides keys said by the mask alone: fewer features, and bits can go one by one.
@@ -36,6 +28,9 @@ void OfferAsMask(const Case& c, std::vector<Case>& out) {
     p.causal = false;
     p.window = Window{};
     p.key_lengths.reset();
+    p.prefix_lengths.reset();
+    p.documents.reset();
+    p.block_mask.reset();
   };
   Offer(c, out, [&](Case& x) {
     x.problem.mask = VisiblePlane(c.problem);
@@ -54,7 +49,7 @@ void OfferVisibilityOff(const Case& c, std::vector<Case>& out) {
   Offer(c, out, [](Case& x) { x.problem.mask.reset(); });
   Offer(c, out, [](Case& x) {
     x.problem.bias.reset();
-    DropPlane(x, DataTensor::kBias);
+    DropBiasData(x);
   });
   Offer(c, out, [](Case& x) { x.problem.window = Window{}; });
   Offer(c, out, [](Case& x) { x.problem.window.left.reset(); });
@@ -135,85 +130,12 @@ void OfferLengths(const Case& c, std::vector<Case>& out) {
   }
 }
 
-// One slice of the plane, for all indices of `axis`: its first or its last.
-BitPlane Broadcast(const BitPlane& plane, size_t axis, bool last) {
-  BitPlane out = plane;
-  out.shape[axis] = 1;
-  out.bits.clear();
-  const int64_t pick = last ? plane.shape[axis] - 1 : 0;
-  int64_t inner = 1;
-  for (size_t d = axis + 1; d < 4; ++d) inner *= plane.shape[d];
-  for (size_t n = 0; n < plane.bits.size(); ++n) {
-    if ((static_cast<int64_t>(n) / inner) % plane.shape[axis] == pick) {
-      out.bits.push_back(plane.bits[n]);
-    }
-  }
-  return out;
-}
-
-// The plane with zeros [first, first + count) of its list of zeros made visible.
-BitPlane Reveal(const BitPlane& plane, const std::vector<size_t>& zeros, size_t first,
-                size_t count) {
-  BitPlane out = plane;
-  for (size_t n = first; n < std::min(first + count, zeros.size()); ++n) out.bits[zeros[n]] = 1;
-  return out;
-}
-
-// Simpler planes: fewer extents, rank 4, hidden bits revealed in ever smaller chunks.
-std::vector<BitPlane> SimplerPlanes(const BitPlane& plane) {
-  std::vector<BitPlane> planes;
-  for (size_t axis = 0; axis < 4; ++axis) {
-    if (plane.shape[axis] <= 1) continue;
-    planes.push_back(Broadcast(plane, axis, false));
-    planes.push_back(Broadcast(plane, axis, true));
-  }
-  if (plane.rank != 4) {
-    planes.push_back(plane);
-    planes.back().rank = 4;
-  }
-  std::vector<size_t> zeros;
-  for (size_t n = 0; n < plane.bits.size(); ++n) {
-    if (plane.bits[n] == 0) zeros.push_back(n);
-  }
-  // 40 a plane at most: with more zeros the chunks are big enough to make progress.
-  constexpr size_t kMost = 40;
-  for (size_t chunk = zeros.size(); chunk > 0; chunk = chunk == 1 ? 0 : (chunk + 1) / 2) {
-    if (zeros.size() / chunk + planes.size() > kMost) break;
-    for (size_t first = 0; first < zeros.size(); first += chunk) {
-      planes.push_back(Reveal(plane, zeros, first, chunk));
-    }
-  }
-  return planes;
-}
-
-// A bias literal must follow its plane: revealed elements become 0, broadcast ones start anew.
-void OfferPlanes(const Case& c, std::vector<Case>& out) {
-  if (c.problem.mask) {
-    for (BitPlane& plane : SimplerPlanes(*c.problem.mask)) {
-      Offer(c, out, [&](Case& x) { x.problem.mask = std::move(plane); });
-    }
-  }
-  if (!c.problem.bias) return;
-  for (BitPlane& plane : SimplerPlanes(*c.problem.bias)) {
-    Offer(c, out, [&](Case& x) {
-      const auto literal = x.literals.find(DataTensor::kBias);
-      if (plane.shape != x.problem.bias->shape) {
-        DropPlane(x, DataTensor::kBias);
-      } else if (literal != x.literals.end()) {
-        for (size_t n = 0; n < plane.bits.size(); ++n) {
-          if (plane.bits[n] != x.problem.bias->bits[n]) literal->second.values[n] = 0;
-        }
-      }
-      x.problem.bias = std::move(plane);
-    });
-  }
-}
-
 }  // namespace
 
 void OfferFeaturesOff(const Case& c, std::vector<Case>& out) {
   out.push_back(c);  // smaller only where it holds leftovers, which every candidate is rid of
   OfferVisibilityOff(c, out);
+  OfferExtrasOff(c, out);
   OfferOutputsOff(c, out);
 }
 
@@ -223,7 +145,6 @@ void OfferSimplerOptions(const Case& c, std::vector<Case>& out) {
   OfferWindow(c, out);
   OfferDiagonal(c, out);
   OfferLengths(c, out);
-  OfferPlanes(c, out);
 }
 
 }  // namespace attest

@@ -107,6 +107,12 @@ void OfferBatch(const Case& c, std::vector<Case>& out) {
   out.push_back(Select(c, Axis::kBatch, IndexRange(1, batch - 1)));
 }
 
+// One kv head, and of its query heads number `n`.
+Case OneHead(const Case& c, int64_t kv_head, int64_t n) {
+  const int64_t head = kv_head * c.problem.heads_per_kv_head() + n;
+  return Select(Select(c, Axis::kQHeads, {head}), Axis::kKvHeads, {kv_head});
+}
+
 void OfferHeads(const Case& c, std::vector<Case>& out) {
   const int64_t heads = c.problem.kv_heads;
   if (heads == 0 || c.problem.q_heads == 0) return;
@@ -114,7 +120,9 @@ void OfferHeads(const Case& c, std::vector<Case>& out) {
   const std::vector<int64_t> all = IndexRange(0, heads);
   for (int64_t h = 0; h < heads; ++h) {
     if (h >= 4 && h + 4 < heads) continue;
-    out.push_back(SelectHeads(c, {h}, 1));
+    for (const int64_t n : {int64_t{0}, int64_t{1}, ratio - 1}) {
+      if (n < ratio) out.push_back(OneHead(c, h, n));
+    }
     out.push_back(SelectHeads(c, {h}, ratio));
   }
   for (const int64_t fewer : {int64_t{1}, ratio / 2, ratio - 1}) {
@@ -130,8 +138,9 @@ void OfferHeads(const Case& c, std::vector<Case>& out) {
 // does.
 void OfferMiddleKeys(const Case& c, std::vector<Case>& out) {
   const Problem& p = c.problem;
-  const bool stored = p.mask || p.bias || !c.literals.empty() || !c.overrides.empty();
-  if (!stored || p.causal || p.window.active() || p.kv_len > 16) return;
+  const bool stored = p.mask || p.bias || p.documents || p.block_mask || p.dropout ||
+                      !c.literals.empty() || !c.overrides.empty();
+  if (!stored || LooksAtDiagonal(p) || p.kv_len > 16) return;
   for (int64_t gone = 1; gone + 1 < p.kv_len; ++gone) {
     std::vector<int64_t> keep = IndexRange(0, p.kv_len);
     keep.erase(keep.begin() + gone);
@@ -147,7 +156,7 @@ std::vector<int64_t> OffsetsOrZeros(const Problem& p) {
 }  // namespace
 
 void OfferAligned(const Problem& before, const Case& after, std::vector<Case>& out) {
-  if (before.causal || before.window.active()) {
+  if (LooksAtDiagonal(before)) {
     const std::vector<int64_t> offsets = OffsetsOrZeros(before);
     for (const Alignment alignment :
          {Alignment::kTopLeft, Alignment::kBottomRight, Alignment::kKeyLength}) {

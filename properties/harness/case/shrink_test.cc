@@ -9,6 +9,7 @@
 #include "properties/harness/case/equal.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/case/offers.h"
+#include "properties/harness/case/storage.h"
 #include "properties/harness/case/toml.h"
 
 namespace attest {
@@ -27,6 +28,7 @@ Case DrawRich(uint64_t seed) {
   if (seed % 4 == 0 && ElementCount(p.KShape()) > 0) {
     c.overrides.push_back({DataTensor::kK, {0, 0, p.kv_len - 1, 0}, std::nan("")});
     c.overrides.push_back({DataTensor::kK, {p.batch - 1, 0, 0, 0}, 0.5});
+    MendStorage(c);
   }
   return c;
 }
@@ -131,6 +133,72 @@ TEST(ShrinkTest, AFaultOfTheSecondItemAndGroupKeepsTwoOfEach) {
   EXPECT_EQ(worst.problem.kv_heads, 2);
   EXPECT_EQ(worst.problem.q_heads, 4);
   EXPECT_EQ(worst.problem.kv_len, 1);
+}
+
+// Each feature alone on the plainest case, with its simplest values.
+TEST(ShrinkTest, AFeatureThatMattersEndsAloneWithRoundNumbers) {
+  const auto expect = [](auto&& fails, auto&& set) {
+    Case expected;
+    set(expected);
+    ASSERT_TRUE(fails(expected));
+    const Case worst = WorstOf(fails, 15);
+    EXPECT_TRUE(SameCase(worst, expected)) << Text(worst);
+  };
+  expect([](const Case& c) { return c.problem.softcap > 0; },
+         [](Case& c) { c.problem.softcap = 1; });
+  expect([](const Case& c) { return c.problem.sinks && !c.problem.sinks->empty(); },
+         [](Case& c) { c.problem.sinks = {0.0}; });
+  expect([](const Case& c) { return c.problem.alibi_slopes && c.problem.q_len > 0; },
+         [](Case& c) { c.problem.alibi_slopes = {0.0}; });
+  expect([](const Case& c) { return c.problem.fp8.has_value(); },
+         [](Case& c) { c.problem.fp8 = Fp8{}; });
+  expect([](const Case& c) { return c.problem.want_scores.has_value(); },
+         [](Case& c) { c.problem.want_scores = ScoreMode::kRaw; });
+  expect([](const Case& c) { return c.storage.page_size > 0; },
+         [](Case& c) { c.storage.page_size = 1; });
+  expect([](const Case& c) { return c.storage.past > 0; }, [](Case& c) { c.storage.past = 1; });
+  expect([](const Case& c) { return c.storage.packed; },
+         [](Case& c) {
+           c.problem.query_lengths = c.problem.key_lengths = {1};
+           c.storage.packed = true;
+         });
+}
+
+TEST(ShrinkTest, ADroppedWeightShrinksToOne) {
+  const Case worst = WorstOf(
+      [](const Case& c) {
+        return c.problem.dropout && std::ranges::count(c.problem.dropout->keep.bits, 0) > 0;
+      },
+      15);
+  EXPECT_EQ(worst.problem.dropout, (Dropout{0, {{1, 1, 1, 1}, 4, {0}}})) << Text(worst);
+  EXPECT_EQ(worst.problem.kv_len, 1);
+}
+
+TEST(ShrinkTest, AForeignDocumentShrinksToOneQueryAndOneKey) {
+  const Case worst = WorstOf(
+      [](const Case& c) {
+        const Problem& p = c.problem;
+        bool hidden = false;
+        ForEachRow(p, [&](const Row& row) {
+          for (int64_t j = 0; j < p.kv_len; ++j)
+            hidden |= (WhyHidden(p, row, j) & kHiddenByDocument) != 0;
+        });
+        return hidden;
+      },
+      15);
+  EXPECT_EQ(worst.problem.q_len * worst.problem.kv_len * worst.problem.batch, 1) << Text(worst);
+  EXPECT_EQ(worst.problem.documents->query.front() + worst.problem.documents->key.front(), 1)
+      << Text(worst);
+}
+
+TEST(ShrinkTest, AHiddenTileShrinksToOneOfOneKey) {
+  const Case worst = WorstOf(
+      [](const Case& c) {
+        const auto& blocks = c.problem.block_mask;
+        return blocks && std::ranges::count(blocks->plane.bits, 0) > 0;
+      },
+      15);
+  EXPECT_EQ(worst.problem.block_mask, (BlockMask{1, 1, {{1, 1, 1, 1}, 4, {0}}})) << Text(worst);
 }
 
 TEST(ShrinkTest, TinyDataBecomeSmallIntegers) {

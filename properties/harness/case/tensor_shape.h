@@ -1,4 +1,5 @@
-// The shape of each data tensor of a problem, and how many elements a problem has in all.
+// The shape and the type of each data tensor of a problem, and how many elements a problem has in
+// all.
 #ifndef ATTEST_HARNESS_CASE_TENSOR_SHAPE_H_
 #define ATTEST_HARNESS_CASE_TENSOR_SHAPE_H_
 
@@ -19,6 +20,18 @@ inline Shape4 ShapeOf(const Problem& p, DataTensor tensor) {
       break;
   }
   return p.bias ? p.bias->shape : Shape4{0, 0, 0, 0};
+}
+
+// The type that the tensor is stored in.
+inline DType TypeOf(const Problem& p, DataTensor tensor) {
+  return tensor == DataTensor::kBias ? p.BiasDType() : p.InputDType();
+}
+
+// What a stored number is multiplied by: 1 but in fp8 problems.
+inline double ScaleOf(const Problem& p, DataTensor tensor) {
+  if (!p.fp8 || tensor == DataTensor::kBias) return 1;
+  if (tensor == DataTensor::kQ) return p.fp8->q_scale;
+  return tensor == DataTensor::kK ? p.fp8->k_scale : p.fp8->v_scale;
 }
 
 inline int64_t DataElements(const Problem& p) {

@@ -8,188 +8,20 @@
 #include <fstream>
 #include <sstream>
 
-#include <fmt/format.h>
-
-#include "properties/harness/case/toml.h"
-#include "properties/harness/case/toml_reader.h"
+#include "properties/harness/case/toml_parser.h"
 
 namespace attest {
-namespace {
-
-// Sizes beyond this are a mistake or an attack; both must be refused before anything is allocated.
-constexpr int64_t kMaxSize = int64_t{1} << 20;
-// 2^24 elements in all tensors together: half a second and 128 MiB to materialise.
-constexpr int64_t kMaxElements = int64_t{1} << 24;
-
-class CaseParser {
- public:
-  explicit CaseParser(std::string_view path) : reader_(path) {}
-
-  tl::expected<CaseFile, std::string> Parse(const toml::table& root);
-
- private:
-  void ReadHead(const toml::table& root);
-  void ReadProblem(const toml::table& root);
-  void ReadSizes(const toml::table& table);
-  void ReadOptions(const toml::table& table);
-  std::vector<int64_t> ReadIntegers(const toml::array& array, std::string_view what, int64_t least);
-  void CheckVolume(const toml::table& table);
-  std::optional<BitPlane> ReadPlane(const toml::table& root, std::string_view section);
-  void ReadShape(const toml::table& table, BitPlane& plane);
-  void ReadRows(const toml::table& table, BitPlane& plane);
-  void ReadData(const toml::table& root);
-  void ReadSeed(const toml::table& data);
-  void ReadOverrides(const toml::table& data);
-  void ReadOverride(const toml::node& node);
-  void ReadLiterals(const toml::table& root);
-  void ReadLevel(const toml::node& node, std::string_view name, size_t depth, Array& array);
-  void ReadLayout(const toml::table& root);
-  void CheckCase(const toml::table& root);
-  void CheckHash(const toml::table& root);
-  uint32_t LineOf(const toml::table& root, const std::string& message);
-
-  // A word of an enumeration; leaves `target` as it is when the key is absent.
-  template <typename T, typename ParseWord>
-  void ReadWord(const toml::table& table, std::string_view key, ParseWord parse, T& target) {
-    const auto text = reader_.String(table, key, false);
-    if (!text) return;
-    if (const auto value = parse(*text)) {
-      target = *value;
-    } else {
-      reader_.FailAt(*table.get(key), fmt::format("{} = \"{}\" is not known", key, *text));
-    }
-  }
-
-  TomlReader reader_;
-  CaseFile file_;
-};
 
 void CaseParser::ReadHead(const toml::table& root) {
-  reader_.CheckKeys(root, "a case file",
-                    {"version", "property", "kernel", "finding", "origin", "problem", "mask",
-                     "bias", "data", "literals", "layout"});
+  reader_.CheckKeys(
+      root, "a case file",
+      {"version", "property", "kernel", "finding", "origin", "problem", "mask", "bias", "documents",
+       "block_mask", "dropout", "data", "literals", "layout", "storage"});
   reader_.Integer(root, "version", true, 1, 1);
   file_.property = reader_.String(root, "property", false);
   file_.kernel = reader_.String(root, "kernel", false);
   file_.finding = reader_.String(root, "finding", false);
   file_.c.origin = reader_.String(root, "origin", false).value_or("");
-}
-
-void CaseParser::ReadSizes(const toml::table& table) {
-  Problem& p = file_.c.problem;
-  const std::pair<const char*, int64_t*> sizes[] = {
-      {"batch", &p.batch},        {"q_heads", &p.q_heads}, {"kv_heads", &p.kv_heads},
-      {"q_len", &p.q_len},        {"kv_len", &p.kv_len},   {"head_dim", &p.head_dim},
-      {"value_dim", &p.value_dim}};
-  for (const auto& [name, size] : sizes) {
-    *size = reader_.Integer(table, name, true, 0, kMaxSize).value_or(0);
-  }
-}
-
-// Counts rows, scores and every tensor, as if no extent were zero: an empty tensor with huge other
-// extents is no use to anyone, and loops over its rows never end.
-void CaseParser::CheckVolume(const toml::table& table) {
-  const Problem& p = file_.c.problem;
-  const auto at_least_one = [](int64_t size) {
-    return static_cast<double>(std::max<int64_t>(size, 1));
-  };
-  const double rows = at_least_one(p.batch) * at_least_one(p.q_heads) * at_least_one(p.q_len);
-  const double keys = at_least_one(p.batch) * at_least_one(p.kv_heads) * at_least_one(p.kv_len);
-  const double lanes = at_least_one(p.head_dim) + at_least_one(p.value_dim);
-  const double total = (rows + keys) * lanes + rows * at_least_one(p.kv_len);
-  if (total > static_cast<double>(kMaxElements)) {
-    reader_.FailAt(table, fmt::format("the sizes of the problem make more than {} elements; make "
-                                      "them smaller",
-                                      kMaxElements));
-  }
-}
-
-std::vector<int64_t> CaseParser::ReadIntegers(const toml::array& array, std::string_view what,
-                                              int64_t least) {
-  std::vector<int64_t> values;
-  for (const toml::node& node : array) {
-    values.push_back(reader_.IntegerIn(node, what, least, kMaxSize));
-  }
-  return values;
-}
-
-void CaseParser::ReadOptions(const toml::table& table) {
-  Problem& p = file_.c.problem;
-  ReadWord(table, "dtype", ParseDType, p.dtype);
-  p.scale = reader_.Double(table, "scale");
-  p.causal = reader_.Bool(table, "causal");
-  p.want_lse = reader_.Bool(table, "want_lse");
-  p.want_weights = reader_.Bool(table, "want_weights");
-  if (const toml::table* window = reader_.Table(table, "window", false)) {
-    reader_.CheckKeys(*window, "window", {"left", "right"});
-    // Twice the sizes: "beyond every key" is a window worth asking for.
-    p.window.left = reader_.Integer(*window, "left", false, 0, 4 * kMaxSize);
-    p.window.right = reader_.Integer(*window, "right", false, 0, 4 * kMaxSize);
-  }
-  if (const toml::array* offsets = reader_.ArrayAt(table, "diagonal_offset", false)) {
-    p.diagonal_offset = ReadIntegers(*offsets, "diagonal_offset", -kMaxSize);
-  }
-  if (const toml::array* lengths = reader_.ArrayAt(table, "key_lengths", false)) {
-    p.key_lengths = ReadIntegers(*lengths, "key_lengths", 0);
-  }
-}
-
-void CaseParser::ReadProblem(const toml::table& root) {
-  const toml::table* table = reader_.Table(root, "problem", true);
-  if (table == nullptr) return;
-  reader_.CheckKeys(
-      *table, "[problem]",
-      {"batch", "q_heads", "kv_heads", "q_len", "kv_len", "head_dim", "value_dim", "dtype", "scale",
-       "causal", "window", "diagonal_offset", "key_lengths", "want_lse", "want_weights"});
-  ReadSizes(*table);
-  CheckVolume(*table);
-  ReadOptions(*table);
-}
-
-void CaseParser::ReadShape(const toml::table& table, BitPlane& plane) {
-  const toml::array* shape = reader_.ArrayAt(table, "shape", true);
-  if (shape == nullptr) return;
-  if (shape->size() != 4) return reader_.FailAt(*shape, "shape must have 4 extents");
-  const Shape4 full = file_.c.problem.WeightsShape();
-  for (size_t axis = 0; axis < 4; ++axis) {
-    plane.shape[axis] = reader_.IntegerIn(*shape->get(axis), "shape", 0, kMaxSize);
-    if (plane.shape[axis] != 1 && plane.shape[axis] != full[axis]) {
-      reader_.FailAt(*shape, fmt::format("shape[{}] = {} is neither 1 nor the full extent {}", axis,
-                                         plane.shape[axis], full[axis]));
-    }
-  }
-}
-
-void CaseParser::ReadRows(const toml::table& table, BitPlane& plane) {
-  const toml::array* rows = reader_.ArrayAt(table, "rows", true);
-  if (rows == nullptr) return;
-  const int64_t wanted = plane.shape[0] * plane.shape[1] * plane.shape[2];
-  if (static_cast<int64_t>(rows->size()) != wanted) {
-    return reader_.FailAt(*rows, fmt::format("rows has {} strings where the shape asks for {}",
-                                             rows->size(), wanted));
-  }
-  for (const toml::node& node : *rows) {
-    const auto* row = node.as_string();
-    if (row == nullptr) return reader_.FailAt(node, "rows must hold strings of 0 and 1");
-    const std::string& bits = row->get();
-    if (static_cast<int64_t>(bits.size()) != plane.shape[3] ||
-        bits.find_first_not_of("01") != std::string::npos) {
-      return reader_.FailAt(node,
-                            fmt::format("a row must be {} characters 0 or 1", plane.shape[3]));
-    }
-    for (const char bit : bits) plane.bits.push_back(bit == '1' ? 1 : 0);
-  }
-}
-
-std::optional<BitPlane> CaseParser::ReadPlane(const toml::table& root, std::string_view section) {
-  const toml::table* table = reader_.Table(root, section, false);
-  if (table == nullptr) return std::nullopt;
-  reader_.CheckKeys(*table, fmt::format("[{}]", section), {"shape", "rank", "rows"});
-  BitPlane plane;
-  ReadShape(*table, plane);
-  plane.rank = static_cast<int>(reader_.Integer(*table, "rank", false, 2, 4).value_or(4));
-  if (reader_.ok()) ReadRows(*table, plane);
-  return plane;
 }
 
 void CaseParser::ReadSeed(const toml::table& data) {
@@ -224,7 +56,7 @@ void CaseParser::ReadOverride(const toml::node& node) {
   if (!known)
     return reader_.FailAt(node, fmt::format("set: \"{}\" is not q, k, v or bias", name->get()));
   for (size_t axis = 0; axis < 4; ++axis) {
-    o.index[axis] = reader_.IntegerIn(*items->get(axis + 1), "set: index", 0, kMaxSize);
+    o.index[axis] = reader_.IntegerIn(*items->get(axis + 1), "set: index", 0, kMaxTomlSize);
   }
   o.value = reader_.DoubleIn(*items->get(5), "set: value");
   file_.c.overrides.push_back(o);
@@ -309,6 +141,17 @@ void CaseParser::ReadLayout(const toml::table& root) {
   ReadWord(*table, "placement", parse_placement, file_.c.placement);
 }
 
+void CaseParser::ReadStorage(const toml::table& root) {
+  const toml::table* table = reader_.Table(root, "storage", false);
+  if (table == nullptr) return;
+  reader_.CheckKeys(*table, "[storage]", {"past", "page_size", "ring", "packed"});
+  Storage& storage = file_.c.storage;
+  storage.past = reader_.Integer(*table, "past", false, 0, kMaxTomlSize).value_or(0);
+  storage.page_size = reader_.Integer(*table, "page_size", false, 0, kMaxTomlSize).value_or(0);
+  storage.ring = reader_.Bool(*table, "ring");
+  storage.packed = reader_.Bool(*table, "packed");
+}
+
 // The line that a message of Validate is about: messages begin with the field's name, perhaps after
 // its section's ("literals.k", "window.left").
 uint32_t CaseParser::LineOf(const toml::table& root, const std::string& message) {
@@ -343,19 +186,21 @@ void CaseParser::CheckHash(const toml::table& root) {
 tl::expected<CaseFile, std::string> CaseParser::Parse(const toml::table& root) {
   ReadHead(root);
   ReadProblem(root);
-  if (reader_.ok()) file_.c.problem.mask = ReadPlane(root, "mask");
-  if (reader_.ok()) file_.c.problem.bias = ReadPlane(root, "bias");
+  if (reader_.ok()) ReadPlanes(root);
   ReadData(root);
   ReadLiterals(root);
   ReadLayout(root);
+  ReadStorage(root);
   CheckCase(root);
   CheckHash(root);
   if (!reader_.ok()) return tl::unexpected(reader_.error());
   return file_;
 }
 
-// The first line with a dotted key of absurd depth, or 0. The library follows such keys by recursion,
-// and some ten thousand parts end its stack.
+namespace {
+
+// The first line with a dotted key of absurd depth, or 0. The library follows such keys by
+// recursion, and some ten thousand parts end its stack.
 uint32_t LineOfEndlessKey(std::string_view text) {
   constexpr int kMaxDots = 1000;
   uint32_t line = 1;

@@ -1,4 +1,5 @@
 // A case as TOML text. Sections that say nothing (no mask, no literals) are left out.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -96,28 +97,76 @@ std::string WindowText(const Window& window) {
       "window = {{{}}}  # keys before and after the diagonal; a side left out is open\n", sides);
 }
 
-std::string ProblemText(const Problem& p) {
-  std::string text = "\n[problem]\n";
-  text += fmt::format("batch = {}\nq_heads = {}\nkv_heads = {}\nq_len = {}\nkv_len = {}\n", p.batch,
-                      p.q_heads, p.kv_heads, p.q_len, p.kv_len);
-  text += fmt::format("head_dim = {}\nvalue_dim = {}\n", p.head_dim, p.value_dim);
-  text += Line("dtype", Quoted(Name(p.dtype)));
+std::string Fp8Text(const Fp8& fp8) {
+  return fmt::format(
+      "fp8 = {{format = {}, q_scale = {}, k_scale = {}, v_scale = {}}}  # q = q_scale * (8 bits)\n",
+      Quoted(Name(fp8.format)), Number(fp8.q_scale), Number(fp8.k_scale), Number(fp8.v_scale));
+}
+
+std::string TypeText(const Problem& p) {
+  std::string text = Line("dtype", Quoted(Name(p.dtype)));
+  if (p.bias_dtype) text += Line("bias_dtype", Quoted(Name(*p.bias_dtype)));
+  return p.fp8 ? text + Fp8Text(*p.fp8) : text;
+}
+
+std::string PerHead(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : ", ") + Number(value);
+  return "[" + text + "]";
+}
+
+// What becomes of a score on its way to the softmax.
+std::string ScoringText(const Problem& p) {
+  std::string text;
   if (p.scale) text += Line("scale", Number(*p.scale));
-  text += Flag("causal", p.causal);
+  if (p.softcap != 0) {
+    text +=
+        fmt::format("softcap = {}  # s becomes softcap * tanh(s / softcap)\n", Number(p.softcap));
+  }
+  if (p.alibi_slopes) {
+    text += fmt::format("alibi_slopes = {}  # adds -slope[h] * |i + offset - j|\n",
+                        PerHead(*p.alibi_slopes));
+  }
+  if (p.sinks) {
+    text += fmt::format("sinks = {}  # one more score in each row of head h, of value 0\n",
+                        PerHead(*p.sinks));
+  }
+  return text;
+}
+
+std::string DiagonalText(const Problem& p) {
+  std::string text = Flag("causal", p.causal);
   if (p.window.active()) text += WindowText(p.window);
   if (!p.diagonal_offset.empty()) {
     text += fmt::format("diagonal_offset = {}  # row i of item b stands at key i + offset[b]\n",
                         Integers(p.diagonal_offset));
   }
+  if (p.prefix_lengths) {
+    text += fmt::format("prefix_lengths = {}  # causality hides no key before it\n",
+                        Integers(*p.prefix_lengths));
+  }
+  return text;
+}
+
+std::string ProblemText(const Problem& p) {
+  std::string text = "\n[problem]\n";
+  text += fmt::format("batch = {}\nq_heads = {}\nkv_heads = {}\nq_len = {}\nkv_len = {}\n", p.batch,
+                      p.q_heads, p.kv_heads, p.q_len, p.kv_len);
+  text += fmt::format("head_dim = {}\nvalue_dim = {}\n", p.head_dim, p.value_dim);
+  text += TypeText(p) + ScoringText(p) + DiagonalText(p);
   if (p.key_lengths) text += Line("key_lengths", Integers(*p.key_lengths));
-  return text + Flag("want_lse", p.want_lse) + Flag("want_weights", p.want_weights);
+  if (p.query_lengths) {
+    text += fmt::format("query_lengths = {}  # rows from it on are padding\n",
+                        Integers(*p.query_lengths));
+  }
+  text += Flag("want_lse", p.want_lse) + Flag("want_weights", p.want_weights);
+  return p.want_scores ? text + Line("want_scores", Quoted(Name(*p.want_scores))) : text;
 }
 
 // One string a row of keys, [b, h, i] in row-major order. A plane with too few bits, which only an
 // invalid case has, prints short rows: text of a bad case must show what is bad.
-std::string PlaneText(std::string_view section, const BitPlane& plane, std::string_view comment) {
-  std::string text = fmt::format("\n[{}]  # {}\n", section, comment);
-  text += Line("shape", fmt::format("[{}]", fmt::join(plane.shape, ", ")));
+std::string PlaneText(const BitPlane& plane) {
+  std::string text = Line("shape", fmt::format("[{}]", fmt::join(plane.shape, ", ")));
   text += fmt::format("rank = {}\nrows = [\n", plane.rank);
   const int64_t rows = plane.shape[0] * plane.shape[1] * plane.shape[2];
   const auto keys = static_cast<size_t>(plane.shape[3]);
@@ -130,6 +179,40 @@ std::string PlaneText(std::string_view section, const BitPlane& plane, std::stri
     text += "\",\n";
   }
   return text + "]\n";
+}
+
+// One array for each batch item; numbers that are missing, as in an invalid case, are left out.
+std::string IdsText(std::string_view key, const std::vector<int64_t>& ids, int64_t batch,
+                    int64_t len) {
+  std::string text = fmt::format("{} = [\n", key);
+  const auto size = static_cast<int64_t>(ids.size());
+  for (int64_t b = 0; b < batch; ++b) {
+    const auto at = [&](int64_t n) { return ids.begin() + std::min(n, size); };
+    text += fmt::format("  {},\n", Integers({at(b * len), at((b + 1) * len)}));
+  }
+  return text + "]\n";
+}
+
+std::string PlanesText(const Problem& p) {
+  std::string text;
+  if (p.mask) text += "\n[mask]  # 1 = attend, 0 = hide\n" + PlaneText(*p.mask);
+  if (p.bias) text += "\n[bias]  # 1 = finite, 0 = -inf\n" + PlaneText(*p.bias);
+  if (p.documents) {
+    text += "\n[documents]  # a query sees the keys of its own number only\n";
+    text += IdsText("query", p.documents->query, p.batch, p.q_len);
+    text += IdsText("key", p.documents->key, p.batch, p.kv_len);
+  }
+  if (p.block_mask) {
+    text += "\n[block_mask]  # a bit for each tile of rows and keys: 1 = attend, 0 = hide\n";
+    text +=
+        fmt::format("block_q = {}\nblock_k = {}\n", p.block_mask->block_q, p.block_mask->block_k);
+    text += PlaneText(p.block_mask->plane);
+  }
+  if (p.dropout) {
+    text += "\n[dropout]  # after the softmax: 1 = weight / (1 - probability), 0 = dropped\n";
+    text += Line("probability", Number(p.dropout->probability)) + PlaneText(p.dropout->keep);
+  }
+  return text;
 }
 
 std::string OverridesText(const std::vector<Override>& overrides) {
@@ -212,14 +295,23 @@ std::string LayoutText(const Case& c) {
   return text + Line("placement", c.placement == Placement::kEnd ? "\"end\"" : "\"begin\"");
 }
 
+std::string StorageText(const Storage& storage) {
+  if (storage == Storage{}) return "";
+  std::string text =
+      "\n[storage]  # how keys and values reach the kernel; the answer is the same\n";
+  if (storage.past > 0) {
+    text += fmt::format("past = {}  # so many first keys come as past ones\n", storage.past);
+  }
+  if (storage.page_size > 0) text += fmt::format("page_size = {}\n", storage.page_size);
+  return text + Flag("ring", storage.ring) + Flag("packed", storage.packed);
+}
+
 }  // namespace
 
 std::string ToToml(const CaseFile& file) {
   const Case& c = file.c;
-  std::string text = Head(file) + ProblemText(c.problem);
-  if (c.problem.mask) text += PlaneText("mask", *c.problem.mask, "1 = attend, 0 = hide");
-  if (c.problem.bias) text += PlaneText("bias", *c.problem.bias, "1 = finite, 0 = -inf");
-  return text + DataText(c) + LiteralsText(c) + LayoutText(c);
+  return Head(file) + ProblemText(c.problem) + PlanesText(c.problem) + DataText(c) +
+         LiteralsText(c) + LayoutText(c) + StorageText(c.storage);
 }
 
 }  // namespace attest

@@ -56,6 +56,69 @@ TEST(TomlTest, TextRoundTripKeepsEveryBitOfLiteralsAndOverrides) {
   ExpectRoundTrip(c);
 }
 
+Case OfEverything() {
+  Case c;
+  Problem& p = c.problem;
+  p.batch = 2;
+  p.q_heads = 2;
+  p.q_len = 2;
+  p.kv_len = 3;
+  p.dtype = DType::kBF16;
+  p.bias_dtype = DType::kF32;
+  p.fp8 = Fp8{DType::kE5M2, 0.5, 1, 2};
+  p.softcap = 30;
+  p.alibi_slopes = {0.5, -0.0};
+  p.sinks = {-1, 131072};
+  p.causal = true;
+  p.query_lengths = {0, 2};
+  p.prefix_lengths = {3, 1};
+  p.want_scores = ScoreMode::kCapped;
+  p.documents = Documents{{0, -1, 7, 7}, {0, 0, INT64_MAX, 7, 7, INT64_MIN}};
+  p.block_mask = BlockMask{16, 2, {{1, 2, 1, 2}, 4, {1, 0, 0, 1}}};
+  p.dropout = Dropout{0.1, {{2, 2, 2, 3}, 4, std::vector<uint8_t>(24, 1)}};
+  p.dropout->keep.bits[5] = 0;
+  c.layouts = {Layout::kPackedQkv, Layout::kSharedHead, Layout::kSharedHead, Layout::kPackedQkv};
+  c.storage.past = 2;
+  return c;
+}
+
+TEST(TomlTest, TextRoundTripKeepsEveryFeature) {
+  ExpectRoundTrip(OfEverything());
+  Case packed;
+  packed.problem.query_lengths = packed.problem.key_lengths = {1};
+  packed.storage.packed = true;
+  ExpectRoundTrip(packed);
+  Case pages;
+  pages.storage.page_size = 16;
+  ExpectRoundTrip(pages);
+  Case ring;
+  ring.storage.ring = true;
+  ExpectRoundTrip(ring);
+  Case empty;
+  empty.problem.batch = empty.problem.q_heads = empty.problem.kv_heads = 0;
+  empty.problem.documents.emplace();
+  empty.problem.sinks.emplace();
+  empty.problem.query_lengths.emplace();
+  empty.problem.dropout = Dropout{0.5, {{0, 0, 1, 1}, 4, {}}};
+  empty.problem.block_mask = BlockMask{1, 1, {{1, 1, 1, 1}, 4, {0}}};
+  ExpectRoundTrip(empty);
+}
+
+TEST(TomlTest, FeaturesReadAsTheyAreWritten) {
+  const std::string text = ToToml(FileOf(OfEverything()));
+  for (const char* line :
+       {"bias_dtype = \"f32\"\n",
+        "fp8 = {format = \"e5m2\", q_scale = 0.5, k_scale = 1.0, v_scale = 2.0}",
+        "softcap = 30.0  # s becomes softcap * tanh(s / softcap)\n",
+        "alibi_slopes = [0.5, -0.0]  # adds -slope[h] * |i + offset - j|\n",
+        "sinks = [-1.0, 131072.0]  #", "prefix_lengths = [3, 1]  #", "query_lengths = [0, 2]  #",
+        "want_scores = \"capped\"\n", "query = [\n  [0, -1],\n  [7, 7],\n]\n",
+        "block_q = 16\nblock_k = 2\nshape = [1, 2, 1, 2]\n", "probability = 0.1\n",
+        "q = \"packed_qkv\"\nk = \"shared_head\"\n", "[storage]  #", "past = 2  #"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST(TomlTest, LiteralsOfEmptyTensorsRoundTrip) {
   Case c;
   c.problem.batch = 2;
@@ -155,6 +218,40 @@ TEST(TomlTest, ErrorsInTheSectionsNameTheirLine) {
                       }() +
                       "]"),
               HasSubstr("x.toml:11: mask.shape[1]"));
+}
+
+TEST(TomlTest, ErrorsInTheFeaturesNameTheirLine) {
+  const std::string m = kMinimal;  // nine lines
+  EXPECT_THAT(ErrorOf(m + "softcap = -1"), HasSubstr("x.toml:10: softcap = -1"));
+  EXPECT_THAT(ErrorOf(m + "sinks = [1]"), HasSubstr("x.toml:10: sinks has 1 entries"));
+  EXPECT_THAT(ErrorOf(m + "sinks = [\"1\"]"), HasSubstr("x.toml:10: sinks must be a number"));
+  EXPECT_THAT(ErrorOf(m + "alibi_slopes = 1"), HasSubstr("x.toml:10: alibi_slopes must be"));
+  EXPECT_THAT(ErrorOf(m + "query_lengths = [3]"), HasSubstr("x.toml:10: query_lengths holds 3"));
+  EXPECT_THAT(ErrorOf(m + "prefix_lengths = [4]"), HasSubstr("x.toml:10: prefix_lengths holds 4"));
+  EXPECT_THAT(ErrorOf(m + "fp8 = {format = \"f16\"}"), HasSubstr("x.toml:10: fp8.format = f16"));
+  EXPECT_THAT(ErrorOf(m + "fp8 = {q_scale = 0}"), HasSubstr("x.toml:10: fp8.q_scale = 0"));
+  EXPECT_THAT(ErrorOf(m + "fp8 = {scale = 1}"), HasSubstr("x.toml:10: unknown key"));
+  EXPECT_THAT(ErrorOf(m + "bias_dtype = \"f16\""), HasSubstr("x.toml:10: bias_dtype = f16"));
+  EXPECT_THAT(ErrorOf(m + "want_scores = \"all\""), HasSubstr("x.toml:10: want_scores = \"all\""));
+  EXPECT_THAT(ErrorOf(m + "[documents]\nkey = [[1, 1, 1]]"), HasSubstr("query is missing"));
+  EXPECT_THAT(ErrorOf(m + "[documents]\nquery = [[1]]\nkey = [[1, 1, 1]]"),
+              HasSubstr("x.toml:11: query: a batch item must be an array of 2"));
+  EXPECT_THAT(ErrorOf(m + "[documents]\nquery = []\nkey = []"),
+              HasSubstr("x.toml:11: query must hold an array for each of 1"));
+  EXPECT_THAT(ErrorOf(m + "[block_mask]\nblock_q = 0\nblock_k = 1"),
+              HasSubstr("x.toml:11: block_q = 0"));
+  EXPECT_THAT(
+      ErrorOf(m + "[block_mask]\nblock_q = 2\nblock_k = 2\nshape=[1,1,1,3]\nrows=[\"111\"]"),
+      HasSubstr("x.toml:13: shape[3] = 3"));
+  EXPECT_THAT(ErrorOf(m + "[dropout]\nprobability = 1\nshape=[1,1,1,1]\nrows=[\"1\"]"),
+              HasSubstr("x.toml:11: dropout.probability = 1"));
+  EXPECT_THAT(ErrorOf(m + "[dropout]\nprobability = 0\nshape=[1,1,1,1]\nrows=[\"1\"]"),
+              HasSubstr("x.toml:10: dropout.keep"));
+  EXPECT_THAT(ErrorOf(m + "[storage]\npast = 4"), HasSubstr("x.toml:11: storage.past = 4"));
+  EXPECT_THAT(ErrorOf(m + "[storage]\npaged = true"), HasSubstr("x.toml:11: unknown key"));
+  EXPECT_THAT(ErrorOf(m + "[storage]\npacked = true"),
+              HasSubstr("x.toml:11: storage.packed needs"));
+  EXPECT_THAT(ErrorOf(m + "[layout]\nq = \"shared_head\""), HasSubstr("x.toml:11: layout.q"));
 }
 
 TEST(TomlTest, ErrorsInTheDataNameTheirLine) {

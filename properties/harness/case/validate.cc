@@ -1,10 +1,12 @@
-// What makes a case well formed, beyond its problem: families, layouts, literals and overrides.
+// What makes a case well formed, beyond its problem: families, layouts, literals, overrides and
+// storage.
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "properties/harness/case/case.h"
+#include "properties/harness/case/storage.h"
 #include "properties/harness/case/tensor_shape.h"
 
 namespace attest {
@@ -48,13 +50,21 @@ std::optional<std::string> CheckLiteral(const Problem& p, DataTensor tensor, con
                        shape[1], shape[2], shape[3]);
   }
   for (const double value : literal.values) {
-    if (!std::isnan(value) && RoundTo(p.dtype, value) != value) {
-      return fmt::format("literals.{}: {} is no {} value; the nearest is {}", Name(tensor), value,
-                         Name(p.dtype), RoundTo(p.dtype, value));
+    if (!std::isnan(value) && RoundedFor(p, tensor, value) != value) {
+      return fmt::format("literals.{}: {} is no {} value{}; the nearest is {}", Name(tensor), value,
+                         Name(TypeOf(p, tensor)),
+                         IsFp8(TypeOf(p, tensor)) ? " times its scale" : "",
+                         RoundedFor(p, tensor, value));
     }
   }
   if (tensor == DataTensor::kBias) return CheckBiasLiteral(*p.bias, literal);
   return std::nullopt;
+}
+
+// A finite value that the tensor's type cannot come near.
+bool Overflows(const Problem& p, DataTensor tensor, double value) {
+  const DType type = TypeOf(p, tensor);
+  return std::isfinite(value) && !std::isfinite(RoundTo(type, value / ScaleOf(p, tensor)));
 }
 
 std::optional<std::string> CheckOverride(const Problem& p, const Override& o) {
@@ -67,8 +77,9 @@ std::optional<std::string> CheckOverride(const Problem& p, const Override& o) {
                          o.index[axis], shape[axis] - 1);
     }
   }
-  if (std::isfinite(o.value) && !std::isfinite(RoundTo(p.dtype, o.value))) {
-    return fmt::format("set: {} overflows {}; write inf if that is meant", o.value, Name(p.dtype));
+  if (Overflows(p, o.tensor, o.value)) {
+    return fmt::format("set: {} overflows {}; write inf if that is meant", o.value,
+                       Name(TypeOf(p, o.tensor)));
   }
   if (o.tensor != DataTensor::kBias) return std::nullopt;
   if (o.value == kMinusInf) return "set: a bias of -inf is visibility; clear the bias plane's bit";
@@ -89,7 +100,7 @@ std::optional<std::string> Validate(const Case& c) {
   for (const Override& o : c.overrides) {
     if (auto error = CheckOverride(c.problem, o)) return error;
   }
-  return std::nullopt;
+  return CheckStorage(c);
 }
 
 }  // namespace attest

@@ -17,6 +17,7 @@ struct CommandLine {
 };
 
 void AddCheck(CLI::App& app, CommandLine& line);
+void AddProbe(CLI::App& app, CommandLine& line);
 void AddReplay(CLI::App& app, CommandLine& line);
 void AddShrink(CLI::App& app, CommandLine& line);
 void AddList(CLI::App& app, CommandLine& line);

@@ -18,7 +18,9 @@
 namespace attest {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class EndToEnd : public testing::Test {
@@ -103,6 +105,10 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
       {"unreadable folder", {"vectors", "nope", "tiled"}, "nope"},
       {"folder without vectors", {"vectors", ".", "tiled"}, "."},
       {"list of what", {"list", "frobs"}, "frobs"},
+      {"difference to nothing", {"list", "contracts", "--diff", "jax", "nope"}, "nope"},
+      {"difference of kernels", {"list", "kernels", "--diff", "jax", "mlx"}, "list contracts"},
+      {"unknown kernel to probe", {"probe", "nope"}, "nope"},
+      {"unknown contract to follow", {"probe", "reference?contract=nope"}, "nope"},
   };
   for (const BadInput& bad : table) {
     SCOPED_TRACE(bad.what);
@@ -125,6 +131,40 @@ TEST_F(EndToEnd, ListNamesPropertiesContractsKernelsAndMutants) {
   for (const char* name : {"equivalence.matches_reference", "attest-1", "tiled", "mutant:zeros"}) {
     EXPECT_THAT(out, HasSubstr(name));
   }
+}
+
+TEST_F(EndToEnd, ListShowsHowTwoContractsDiffer) {
+  const ProgramResult result = Run({"list", "contracts", "--diff", "jax", "torch-mha"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, ContainsRegex("mask_true_means +attend +hide\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\n +- window\n"));
+  EXPECT_THAT(result.out, ContainsRegex("\n +\\+ weights\n"));
+  EXPECT_THAT(result.out, Not(HasSubstr("layouts")));
+  EXPECT_THAT(Run({"list", "contracts", "--diff", "jax", "jax"}).out, HasSubstr("no difference"));
+}
+
+TEST_F(EndToEnd, ProbeFindsConventionsAndWrongDeclarations) {
+  const ProgramResult agrees = Run({"probe", "reference?contract=flash-attention-2"});
+  EXPECT_EQ(agrees.status, 0) << agrees.out << agrees.err;
+  EXPECT_THAT(agrees.out, ContainsRegex("causal alignment +key_length_minus_q_len"));
+  EXPECT_THAT(agrees.out, HasSubstr("nothing declared is contradicted"));
+  const ProgramResult contradicts = Run({"probe", "mutant:lse-base-2"});
+  EXPECT_EQ(contradicts.status, 1) << contradicts.err;
+  EXPECT_THAT(contradicts.out, HasSubstr("declared natural, observed base2"));
+  const ProgramResult json = Run({"probe", "mutant:kv-head-modulo", "--json"});
+  EXPECT_EQ(json.status, 1);
+  const auto report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report["type"], "probe");
+  EXPECT_LT(report["calls"], 200);
+  EXPECT_EQ(report["proposed"]["contract"], "attest-1");
+}
+
+// Hangs in every call: a finding, after three of them.
+TEST_F(EndToEnd, ProbeOfAKernelThatHangsEnds) {
+  const ProgramResult result =
+      Run({"probe", BinFolder() + "/../testdata/bad_plugin_hangs.so", "--deadline", "5"});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("3 calls"));
 }
 
 TEST_F(EndToEnd, CorrectKernelPassesAndLeavesNoFolder) {

@@ -1,12 +1,16 @@
-// attest list: what there is, by id, with one line on each.
+// attest list: what there is, by id, with one line on each; and how two contracts differ.
 
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "impl/attention/contract.h"
+#include "impl/attention/contract_json.h"
 #include "impl/mutants/mutants.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
@@ -39,7 +43,7 @@ void ListProperties() {
 void ListContracts() {
   Print("contracts:\n");
   for (const NamedContract& contract : NamedContracts()) {
-    Print(fmt::format("  {:<22} {}\n", contract.name, contract.source));
+    Print(fmt::format("  {:<23} {}\n", contract.name, contract.source));
   }
 }
 
@@ -56,7 +60,64 @@ void ListMutants() {
   }
 }
 
-int List(const std::string& what) {
+// One line of the comparison: a field, or nothing below the first line of a set, and its sides.
+struct DiffRow {
+  std::string field, a, b;
+};
+
+std::vector<DiffRow> RowsOf(const Contract& a, const Contract& b) {
+  std::vector<DiffRow> rows;
+  for (const ContractDifference& d : DifferencesOf(a, b)) {
+    std::string field = d.field;
+    const auto add = [&](std::string of_a, std::string of_b) {
+      rows.push_back({std::exchange(field, ""), std::move(of_a), std::move(of_b)});
+    };
+    for (const std::string& member : d.only_a) add("- " + member, "");
+    for (const std::string& member : d.only_b) add("", "+ " + member);
+    if (d.only_a.empty() && d.only_b.empty()) add(d.a, d.b);
+  }
+  return rows;
+}
+
+int PrintDifferences(const std::vector<std::string>& names) {
+  std::vector<Contract> contracts;
+  for (const std::string& name : names) {
+    auto contract = PublishedContract(name);
+    if (!contract) {
+      std::vector<std::string_view> known;
+      for (const NamedContract& named : NamedContracts()) known.push_back(named.name);
+      return Complain(kExitUsage, fmt::format("--diff {}: no such contract: choose two of {}", name,
+                                              fmt::join(known, ", ")));
+    }
+    contracts.push_back(std::move(*contract));
+  }
+  std::vector<DiffRow> rows = RowsOf(contracts[0], contracts[1]);
+  rows.insert(rows.begin(), {"", names[0], names[1]});
+  size_t field = 0, left = 0;
+  for (const DiffRow& row : rows) {
+    field = std::max(field, row.field.size());
+    left = std::max(left, row.a.size());
+  }
+  for (const DiffRow& row : rows) {
+    std::string line = fmt::format("{:<{}}  {:<{}}  {}", row.field, field, row.a, left, row.b);
+    line.erase(line.find_last_not_of(' ') + 1);
+    Print(line + "\n");
+  }
+  if (rows.size() == 1) Print("no difference\n");
+  return kExitPass;
+}
+
+struct ListArguments {
+  std::string what;
+  std::vector<std::string> diff;
+};
+
+int List(const ListArguments& arguments) {
+  const std::string& what = arguments.what;
+  if (!arguments.diff.empty()) {
+    if (what == "contracts") return PrintDifferences(arguments.diff);
+    return Complain(kExitUsage, "--diff compares contracts: attest list contracts --diff A B");
+  }
   const auto is_wanted = [&](const char* kind) { return what.empty() || what == kind; };
   if (is_wanted("properties")) ListProperties();
   if (is_wanted("contracts")) ListContracts();
@@ -68,11 +129,15 @@ int List(const std::string& what) {
 }  // namespace
 
 void AddList(CLI::App& app, CommandLine& line) {
-  auto what = std::make_shared<std::string>();
+  auto arguments = std::make_shared<ListArguments>();
   CLI::App* command = app.add_subcommand("list", "Show properties, contracts, kernels and mutants");
-  command->add_option("WHAT", *what, "Only these: properties, contracts, kernels or mutants")
+  command
+      ->add_option("WHAT", arguments->what, "Only these: properties, contracts, kernels or mutants")
       ->check(CLI::IsMember({"properties", "contracts", "kernels", "mutants"}));
-  command->callback([what, &line] { line.run = [what] { return List(*what); }; });
+  command->add_option("--diff", arguments->diff, "How two contracts differ, field by field")
+      ->expected(2)
+      ->type_name("A B");
+  command->callback([arguments, &line] { line.run = [arguments] { return List(*arguments); }; });
 }
 
 }  // namespace attest

@@ -35,6 +35,7 @@ int Run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kExitCodes);
   AddCheck(app, line);
+  AddProbe(app, line);
   AddReplay(app, line);
   AddShrink(app, line);
   AddList(app, line);

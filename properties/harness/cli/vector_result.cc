@@ -57,6 +57,51 @@ std::optional<Verdict> CompareStored(const VectorCase& vector, std::string_view 
   return failure;
 }
 
+// The first key or value that did not come back as it is stored, bit for bit; where the kernel gives
+// the present at all.
+std::optional<Verdict> ComparePresent(std::string_view output, const Array& observed,
+                                      const Array& stored) {
+  if (observed.shape != stored.shape) return std::nullopt;
+  for (size_t at = 0; at < stored.values.size(); ++at) {
+    if (SameBits(observed.values[at], stored.values[at])) continue;
+    const auto lanes = static_cast<size_t>(stored.shape[3]);
+    Verdict failed;
+    failed.kind = VerdictKind::kFail;
+    failed.cause = CauseOf(observed.values[at], stored.values[at]);
+    failed.output = output;
+    failed.sentence =
+        fmt::format("{}: row {}, lane {} is {:.9g} where the standard's stored value is {:.9g}",
+                    output, at / lanes, at % lanes, observed.values[at], stored.values[at]);
+    return failed;
+  }
+  return std::nullopt;
+}
+
+// The stored values have the softcap before the mask, which a contract may do otherwise.
+bool CapsAsStored(const Problem& problem, const Contract& contract) {
+  return problem.softcap == 0 || !problem.bias ||
+         contract.semantics.softcap_order == SoftcapOrder::kBeforeBias;
+}
+
+std::optional<Verdict> CompareAllStored(const VectorCase& vector, const Outcome& outcome,
+                                        Oracle& oracle, const Contract& contract) {
+  const struct {
+    std::string_view name;
+    const Array& observed;
+    const Array& stored;
+    std::vector<double> RowNumbers::*field;
+  } outputs[] = {{"out", outcome.out, vector.out, &RowNumbers::out},
+                 {"weights", outcome.weights, vector.weights, &RowNumbers::weights},
+                 {"scores", outcome.scores, vector.scores, &RowNumbers::scores}};
+  for (const auto& [name, observed, stored, field] : outputs) {
+    if (!CapsAsStored(vector.c.problem, contract)) continue;
+    auto failure = CompareStored(vector, name, observed, stored, field, oracle, contract);
+    if (failure) return failure;
+  }
+  auto failure = ComparePresent("present_k", outcome.present_k, vector.present_k);
+  return failure ? failure : ComparePresent("present_v", outcome.present_v, vector.present_v);
+}
+
 Verdict JudgeStored(const VectorCase& vector, OpenedKernel& kernel, Verdict verdict) {
   Oracle oracle(std::span(&vector.c, 1), kernel.contract);
   const auto lowered = Lower(vector.c, oracle.InputsOf(0), kernel.contract);
@@ -68,13 +113,7 @@ Verdict JudgeStored(const VectorCase& vector, OpenedKernel& kernel, Verdict verd
     verdict.reason = "flaky: it computed once, then gave no values";
     return verdict;
   }
-  auto failure = CompareStored(vector, "out", outcome.out, vector.out, &RowNumbers::out, oracle,
-                               kernel.contract);
-  if (!failure) {
-    failure = CompareStored(vector, "weights", outcome.weights, vector.weights,
-                            &RowNumbers::weights, oracle, kernel.contract);
-  }
-  return failure.value_or(verdict);
+  return CompareAllStored(vector, outcome, oracle, kernel.contract).value_or(verdict);
 }
 
 }  // namespace

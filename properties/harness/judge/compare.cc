@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/judge/outputs.h"
@@ -34,6 +35,26 @@ std::string DescribeVisibleKeys(const Problem& p, const Row& row) {
   return fmt::format("{} of {}", text, p.kv_len);
 }
 
+// What the row's place means to the problem: " (document 3, prefix 2, tiles of 2 x 4, padding)".
+std::string DescribePlace(const Problem& p, const Row& row) {
+  std::vector<std::string> facts;
+  const auto item = static_cast<size_t>(row.batch);
+  if (p.documents) {
+    const auto at = static_cast<size_t>(row.batch * p.q_len + row.query);
+    facts.push_back(fmt::format("document {}", p.documents->query[at]));
+  }
+  if (p.causal && p.prefix_lengths) {
+    facts.push_back(fmt::format("prefix {}", (*p.prefix_lengths)[item]));
+  }
+  if (p.block_mask) {
+    facts.push_back(fmt::format("tiles of {} x {}", p.block_mask->block_q, p.block_mask->block_k));
+  }
+  if (IsPaddedQuery(p, row)) {
+    facts.push_back(fmt::format("padding: query length {}", (*p.query_lengths)[item]));
+  }
+  return facts.empty() ? "" : fmt::format(" ({})", fmt::join(facts, ", "));
+}
+
 // The sign of a NaN says nothing.
 std::string Number(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.9g}", value);
@@ -42,7 +63,8 @@ std::string Number(double value) {
 std::string DescribeElement(std::string_view output, const Index& i) {
   const std::string row = fmt::format("{}[batch {}, head {}, query {}", output, i[0], i[1], i[2]);
   if (output == "lse") return row + "]";
-  return fmt::format("{}, {} {}]", row, output == "weights" ? "key" : "lane", i[3]);
+  return fmt::format("{}, {} {}]", row, output == "weights" || output == "scores" ? "key" : "lane",
+                     i[3]);
 }
 
 }  // namespace
@@ -105,9 +127,13 @@ bool IsSettledRow(const Outcome& outcome, const Reference& reference, ErrorBound
 
 void Explain(const Evidence& evidence, size_t index, const Index& at, Verdict& verdict) {
   if (evidence.wants_cause && !evidence.wants_cause(verdict)) return;
-  const Mismatch mismatch{evidence.cases[index].problem,      evidence.oracle.InputsOf(index),
-                          evidence.oracle.ReferenceOf(index), evidence.oracle.BoundOf(index),
-                          evidence.outcomes[index],           evidence.contract};
+  const Mismatch mismatch{evidence.cases[index].problem,
+                          evidence.oracle.InputsOf(index),
+                          evidence.oracle.ReferenceOf(index),
+                          evidence.oracle.BoundOf(index),
+                          evidence.outcomes[index],
+                          evidence.contract,
+                          evidence.cases[index].storage.packed};
   const Row row{at[0], at[1], at[2]};
   Explanation found = ExplainMismatch(mismatch, row, verdict.output);
   if (found.phrase.empty()) return;
@@ -149,9 +175,10 @@ Verdict FailAt(const Problem& p, std::string_view output, const Index& index, do
   v.output = output;
   v.witness = Witness{index, expected, observed, bound};
   const std::string margin = bound > 0 ? fmt::format("give or take {:.3g}", bound) : "bit for bit";
-  v.sentence = fmt::format("{} is {} where {} {}, {}; the row sees {}: {}",
+  const Row row{index[0], index[1], index[2]};
+  v.sentence = fmt::format("{} is {} where {} {}, {}; the row sees {}{}: {}",
                            DescribeElement(output, index), Number(observed), Number(expected), due,
-                           margin, DescribeVisibleKeys(p, {index[0], index[1], index[2]}), why);
+                           margin, DescribeVisibleKeys(p, row), DescribePlace(p, row), why);
   return v;
 }
 

@@ -30,23 +30,25 @@ using RowFilter = std::function<bool(const Row&)>;
 // Where an element of outcome A is found in outcome B: maps [batch, head, query, lane].
 using Mapping = std::function<std::array<int64_t, 4>(const std::array<int64_t, 4>&)>;
 
-// The difference between a kernel's outcome and the reference: out, lse and weights where present.
+// The difference between a kernel's outcome and the reference: out, lse, weights and scores where
+// present.
 // Beyond the worst-case bound it is FAIL, on the worst element; MARGINAL (statistics) where the finer
 // tiers of the bound doubt what the worst case passes. Unconstrained rows are skipped, and rows that
 // a visible NaN has made NaN unless the contract propagates it; empty rows are judged by the
-// contract's promise. An out or weight that its type cannot hold fails. `what` names the claim in
-// the sentence.
+// contract's promise, and so are rows beyond their query length: those of which nothing is due are
+// not counted. A value that its type cannot hold fails. `what` names the claim in the sentence.
 Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_view what,
                          const RowFilter& rows = {});
 
 // Whether outcome `b` repeats outcome `a`: bit for bit when `exact` (the contract promises it),
 // else a difference of at most bound_a + bound_b is MARGINAL (bits) and more is FAIL. Only rows that
-// `rows` accepts (of a) are compared; `to_b` says where they lie in b (default: the same place).
+// `rows` accepts (of a) are compared; `to_b` says where they lie in b (default: the same place). Rows
+// that are padding in either, and not computed by the contract, are left out.
 struct RelationOptions {
   bool exact = false;
   RowFilter rows;
   Mapping to_b;
-  bool compare_weights = true;  // off where the key axes differ
+  bool compare_weights = true;  // and scores; off where the key axes differ
   bool compare_lse = true;
 };
 Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_view what,

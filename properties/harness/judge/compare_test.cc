@@ -115,6 +115,7 @@ class JudgedCase : public ::testing::Test {
                            Stored(r.lse, p.LseDType()),
                            {}});
       if (p.want_weights) outcomes_.back().weights = Stored(r.weights, p.dtype);
+      if (p.want_scores) outcomes_.back().scores = Stored(r.asked_scores, p.dtype);
     }
   }
   static Array Stored(Array array, DType dtype) {
@@ -171,6 +172,95 @@ TEST_F(JudgedCase, EmptyRowsAreHeldToTheContract) {
   EXPECT_EQ(Judge().kind, VerdictKind::kFail);
   contract_.semantics.empty_row = EmptyRow::kUnspecified;
   EXPECT_EQ(Judge().kind, VerdictKind::kPass) << "what is not promised is not held against anyone";
+}
+
+// Rows 1 and 2 are padding, and hold what the kernel likes.
+TEST_F(JudgedCase, PaddedRowsAreHeldToTheContract) {
+  cases_[0].problem.query_lengths = {1};
+  const struct {
+    PaddedQueryRows promise;
+    bool is_packed;
+    int64_t rows;
+    VerdictKind zeros, others;
+  } kRows[] = {
+      {PaddedQueryRows::kComputed, false, 3, VerdictKind::kFail, VerdictKind::kFail},
+      {PaddedQueryRows::kZero, false, 3, VerdictKind::kPass, VerdictKind::kFail},
+      {PaddedQueryRows::kUnwritten, false, 1, VerdictKind::kPass, VerdictKind::kPass},
+      {PaddedQueryRows::kUnspecified, false, 1, VerdictKind::kPass, VerdictKind::kPass},
+      {PaddedQueryRows::kComputed, true, 1, VerdictKind::kPass, VerdictKind::kPass},
+  };
+  for (const auto& row : kRows) {
+    contract_.padded_query_rows = row.promise;
+    cases_[0].storage.packed = row.is_packed;
+    Rerun();
+    for (int64_t i = 1; i < 3; ++i) {
+      for (int64_t d = 0; d < 2; ++d) outcomes_[0].out.At(0, 0, i, d) = 0;
+      outcomes_[0].lse.At(0, 0, i, 0) = kNaN;
+    }
+    EXPECT_EQ(Judge().kind, row.zeros);
+    EXPECT_EQ(Judge().rows, row.rows);
+    outcomes_[0].out.At(0, 0, 2, 1) = kNaN;
+    EXPECT_EQ(Judge().kind, row.others);
+    const bool is_computed = row.promise == PaddedQueryRows::kComputed && !row.is_packed;
+    EXPECT_EQ(Relate(true).kind, is_computed ? VerdictKind::kFail : VerdictKind::kPass);
+    outcomes_[0].out.At(0, 0, 0, 0) += 1;
+    EXPECT_EQ(Judge().kind, VerdictKind::kFail) << "a row that is no padding";
+    EXPECT_EQ(Relate(true).kind, VerdictKind::kFail);
+  }
+}
+
+TEST_F(JudgedCase, ScoresAreJudgedInEveryRowAndMode) {
+  Problem& p = cases_[0].problem;
+  p.softcap = 2;
+  p.bias = BitPlane{{1, 1, 1, 4}, 4, {1, 0, 1, 1}};
+  for (const ScoreMode mode :
+       {ScoreMode::kRaw, ScoreMode::kCapped, ScoreMode::kBiased, ScoreMode::kWeights}) {
+    for (const int64_t keys : {4, 0}) {  // 0: every row is empty
+      p.want_scores = mode;
+      p.key_lengths = {keys};
+      Rerun();
+      ASSERT_EQ(Judge().kind, VerdictKind::kPass) << Judge().sentence;
+      ASSERT_EQ(Relate(true).kind, VerdictKind::kPass);
+      for (double& spoilt : outcomes_[0].scores.values) {
+        const double right = spoilt;
+        spoilt = std::isinf(right) ? -1e4 : right + 0.5;
+        const Verdict v = Judge();
+        ASSERT_EQ(v.kind, VerdictKind::kFail) << static_cast<int>(mode) << " " << keys;
+        EXPECT_EQ(v.output, "scores");
+        EXPECT_THAT(v.sentence, HasSubstr("scores[batch 0, head 0, query"));
+        EXPECT_EQ(Relate(true).output, "scores");
+        spoilt = right;
+      }
+    }
+  }
+}
+
+TEST_F(JudgedCase, ARowWithNothingButASinkIsARowLikeAnyOther) {
+  cases_[0].problem.key_lengths = {0};
+  cases_[0].problem.sinks = {1.5};
+  Rerun();
+  EXPECT_EQ(outcomes_[0].lse.At(0, 0, 2, 0), 1.5);
+  EXPECT_EQ(Judge().kind, VerdictKind::kPass) << Judge().sentence;
+  outcomes_[0].lse.At(0, 0, 2, 0) = -kInf;
+  EXPECT_EQ(Judge().output, "lse");
+  Rerun();
+  contract_.semantics.empty_row = EmptyRow::kUnspecified;
+  outcomes_[0].out.At(0, 0, 1, 0) = 0.25;
+  EXPECT_EQ(Judge().kind, VerdictKind::kFail) << "no row is empty";
+}
+
+TEST_F(JudgedCase, TheSentenceKnowsWhatShapesVisibility) {
+  Problem& p = cases_[0].problem;
+  p.prefix_lengths = {3};
+  p.documents = Documents{{7, 8, 8}, {7, 7, 8, 8}};
+  p.block_mask = BlockMask{1, 4, {{1, 1, 3, 1}, 4, {1, 1, 1}}};
+  p.query_lengths = {1};
+  const auto sentence = [&](int64_t query) {
+    return FailAt(p, "out", {0, 0, query, 0}, 1, 2, 0, "so").sentence;
+  };
+  EXPECT_THAT(sentence(0), HasSubstr("keys 0-1 of 4 (document 7, prefix 3, tiles of 1 x 4): so"));
+  EXPECT_THAT(sentence(2), HasSubstr("key 2 of 4 (document 8, prefix 3, tiles of 1 x 4, padding: "
+                                     "query length 1): so"));
 }
 
 TEST_F(JudgedCase, AChangedBitFailsAPromiseAndIsMarginalWithoutOne) {

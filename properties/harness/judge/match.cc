@@ -11,6 +11,7 @@
 #include "properties/harness/case/random.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/padding.h"
 #include "properties/harness/judge/tally.h"
 
 namespace attest {
@@ -32,7 +33,10 @@ class ReferenceJudge {
         bound_(evidence.oracle.BoundOf(index)) {}
 
   void JudgeRow(const Row& row) {
+    const PaddingDue due = DueOf(row);
+    if (due == PaddingDue::kNothing) return;
     ++tally_.verdict.rows;
+    if (due == PaddingDue::kZeroOut) return JudgeConstant(kOutputs[0], row, 0.0);
     const bool is_empty = IsEmptyRow(p_, row);
     const bool may_be_nan = !is_empty && !contract_.visible_nan_propagates && ExpectsNan(row);
     if (bound_.IsUnconstrained(row) || may_be_nan) {
@@ -105,19 +109,39 @@ class ReferenceJudge {
     });
   }
 
+  PaddingDue DueOf(const Row& row) const {
+    return PaddingDueOf(p_, case_.storage.packed, contract_, row);
+  }
+
+  // One value in every lane of the row, exactly; nullopt = any will do.
+  void JudgeConstant(const Output& output, const Row& row, std::optional<double> promised) {
+    const Array& observed = outcome_.*output.observed;
+    if (!promised || observed.empty()) return;
+    for (int64_t d = 0; d < observed.shape[3]; ++d) {
+      tally_.See(output.name, {row.batch, row.head, row.query, d}, *promised,
+                 observed.At(row.batch, row.head, row.query, d), 0);
+    }
+  }
+
   void JudgeEmptyRow(const Row& row) {
     const Semantics& s = contract_.semantics;
-    const auto judge = [&](const Output& output, std::optional<double> promised) {
-      const Array& observed = outcome_.*output.observed;
-      if (!promised || observed.empty()) return;
-      for (int64_t d = 0; d < observed.shape[3]; ++d) {
-        tally_.See(output.name, {row.batch, row.head, row.query, d}, *promised,
-                   observed.At(row.batch, row.head, row.query, d), 0);
-      }
-    };
-    judge(kOutputs[0], PromisedOut(s.empty_row));
-    judge(kOutputs[1], PromisedLse(s.lse_empty_row));
-    if (s.empty_row == EmptyRow::kZero) judge(kOutputs[2], 0.0);
+    JudgeConstant(kOutputs[0], row, PromisedOut(s.empty_row));
+    JudgeConstant(kOutputs[1], row, PromisedLse(s.lse_empty_row));
+    if (s.empty_row == EmptyRow::kZero) JudgeConstant(kOutputs[2], row, 0.0);
+    if (!outcome_.scores.empty()) JudgeEmptyRowsScores(row);
+  }
+
+  // They are scores like any other, but for the weights among them.
+  void JudgeEmptyRowsScores(const Row& row) {
+    if (p_.want_scores == ScoreMode::kWeights && contract_.semantics.empty_row != EmptyRow::kZero) {
+      return;
+    }
+    const RowNumbers& allowed = bound_.WorstOf(row);
+    for (int64_t j = 0; j < p_.kv_len; ++j) {
+      const size_t at = outcome_.scores.Index(row.batch, row.head, row.query, j);
+      tally_.See("scores", {row.batch, row.head, row.query, j}, reference_.asked_scores.values[at],
+                 outcome_.scores.values[at], allowed.scores[static_cast<size_t>(j)]);
+    }
   }
 
   // By the case's own seed, so that a rerun looks at the same rows.
@@ -154,10 +178,14 @@ class ReferenceJudge {
 
   // The largest error of out over that of plain attention in the same precision.
   double PlainRatio() {
-    const Array plain = ComputePlainPrecision(p_, inputs_, contract_.NumericsOf(p_.dtype));
+    const Array plain = ComputePlainPrecision(p_, inputs_, contract_.NumericsOf(p_.dtype),
+                                              contract_.semantics.softcap_order);
     double kernel = 0, yardstick = 0;
     ForEachRow(p_, [&](const Row& row) {
-      if (bound_.IsUnconstrained(row) || IsEmptyRow(p_, row) || ExpectsNan(row)) return;
+      if (DueOf(row) != PaddingDue::kAsAnyRow || bound_.IsUnconstrained(row) ||
+          IsEmptyRow(p_, row) || ExpectsNan(row)) {
+        return;
+      }
       for (int64_t d = 0; d < p_.value_dim; ++d) {
         const size_t at = plain.Index(row.batch, row.head, row.query, d);
         const double expected = reference_.out.values[at];

@@ -1,4 +1,5 @@
 // What a kernel made of a case, lifted back to canonical form: doubles in bhsd order, natural LSE.
+// Rows past their query length that the kernel need not write, or that packed calls lack, are 0.
 // Properties judge outcomes; they never see a kernel or a byte of its memory.
 #ifndef ATTEST_HARNESS_JUDGE_OUTCOME_H_
 #define ATTEST_HARNESS_JUDGE_OUTCOME_H_
@@ -26,6 +27,9 @@ struct Outcome {
   Array out;              // [batch, q_heads, q_len, value_dim]
   Array lse;              // [batch, q_heads, q_len, 1]; empty when not asked for or not offered
   Array weights;          // [batch, q_heads, q_len, kv_len]; likewise
+  Array scores{};         // [batch, q_heads, q_len, kv_len]; likewise
+  // [batch, kv_heads, kv_len, dim]; empty unless the case has a past and the contract offers them.
+  Array present_k{}, present_v{};
 };
 
 }  // namespace attest

@@ -3,6 +3,7 @@
 
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/padding.h"
 #include "properties/harness/judge/tally.h"
 
 namespace attest {
@@ -15,6 +16,13 @@ class RelationJudge {
  public:
   RelationJudge(const Evidence& evidence, size_t a, size_t b, const RelationOptions& options)
       : evidence_(evidence), a_(a), b_(b), options_(options) {}
+
+  // Whether the row is padding, in either case, that the contract does not compute.
+  bool IsOpenPadding(const Row& row) const {
+    const Index at_a{row.batch, row.head, row.query, 0};
+    const Index at_b = options_.to_b ? options_.to_b(at_a) : at_a;
+    return HasOpenPadding(a_, row) || HasOpenPadding(b_, {at_b[0], at_b[1], at_b[2]});
+  }
 
   void JudgeLanes(const Output& output, const Row& row, Tally& tally, bool& bits_differ) const {
     const Array& first = evidence_.outcomes[a_].*output.observed;
@@ -33,6 +41,12 @@ class RelationJudge {
   }
 
  private:
+  bool HasOpenPadding(size_t index, const Row& row) const {
+    const Case& c = evidence_.cases[index];
+    return c.problem.query_lengths && PaddingDueOf(c.problem, c.storage.packed, evidence_.contract,
+                                                   row) != PaddingDue::kAsAnyRow;
+  }
+
   // The most that the two results may differ by; infinite in unconstrained rows. The floors are
   // enough where the results differ by less.
   double Allowed(const Output& output, const Index& at_a, const Index& at_b,
@@ -54,7 +68,11 @@ class RelationJudge {
   bool IsFree(const Output& output, const Row& row) const {
     if (!IsEmptyRow(evidence_.cases[a_].problem, row)) return false;
     const Semantics& s = evidence_.contract.semantics;
-    return output.name == "lse" ? !PromisedLse(s.lse_empty_row) : !PromisedOut(s.empty_row);
+    if (output.name == "lse") return !PromisedLse(s.lse_empty_row);
+    // Scores do not ask whether a row is empty, unless they are weights.
+    const bool is_score =
+        output.name == "scores" && evidence_.cases[a_].problem.want_scores != ScoreMode::kWeights;
+    return !is_score && !PromisedOut(s.empty_row);
   }
 
   const Evidence& evidence_;
@@ -86,11 +104,12 @@ Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_vie
   Tally tally;
   bool bits_differ = false;
   ForEachRow(evidence.cases[a].problem, [&](const Row& row) {
-    if (options.rows && !options.rows(row)) return;
+    if ((options.rows && !options.rows(row)) || judge.IsOpenPadding(row)) return;
     ++tally.verdict.rows;
     for (const Output& output : kOutputs) {
       if (output.name == "lse" && !options.compare_lse) continue;
-      if (output.name == "weights" && !options.compare_weights) continue;
+      const bool is_by_key = output.name == "weights" || output.name == "scores";
+      if (is_by_key && !options.compare_weights) continue;
       judge.JudgeLanes(output, row, tally, bits_differ);
     }
   });

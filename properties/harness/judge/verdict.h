@@ -39,7 +39,7 @@ enum class Cause {
 std::string_view Name(Cause cause);  // "nan" "inf" "value" "read_fault" ...
 
 // The element that decided a failure. `index` is [batch, head, query, lane]; lane is the key for
-// weights, 0 for lse.
+// weights and scores, 0 for lse.
 struct Witness {
   std::array<int64_t, 4> index{0, 0, 0, 0};
   double expected = 0;
@@ -58,7 +58,7 @@ struct ErrorFigures {
 struct Verdict {
   VerdictKind kind = VerdictKind::kPass;
   Cause cause = Cause::kNone;
-  std::string output;        // "out" "lse" "weights", "" when no output is concerned
+  std::string output;        // "out" "lse" "weights" "scores", "" when no output is concerned
   std::string reason;        // MARGINAL: "bits" or "statistics"; UNSUPPORTED, INCONCLUSIVE: why
   std::string sentence;      // FAIL: one sentence a person can act on
   std::string likely_cause;  // FAIL: "as if key 3 took part"; part of the sentence; often empty

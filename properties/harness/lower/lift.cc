@@ -1,9 +1,10 @@
-#include <cstring>
+#include <algorithm>
 
 #include <fmt/format.h>
 
 #include "attest/kernel.h"
 #include "properties/harness/lower/lower.h"
+#include "properties/harness/lower/storage.h"
 
 namespace attest {
 namespace {
@@ -12,11 +13,11 @@ constexpr double kLn2 = 0.69314718055994530942;
 
 // The elements of one output's storage, in row-major order of its shape padded to rank 4 on the
 // right.
-Array ReadOutput(const CallTensor& tensor, const std::vector<std::byte>& storage,
-                 const Shape4& shape) {
+Array ReadOutput(const CallTensor& tensor, const std::vector<std::byte>& storage) {
+  Shape4 shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
+  std::copy(tensor.shape.begin(), tensor.shape.end(), shape.begin());
+  std::copy(tensor.strides.begin(), tensor.strides.end(), strides.begin());
   Array array(shape);
-  std::array<int64_t, 4> strides{0, 0, 0, 0};
-  for (size_t axis = 0; axis < tensor.strides.size(); ++axis) strides[axis] = tensor.strides[axis];
   const size_t size = ByteSize(tensor.dtype);
   size_t flat = 0;
   for (int64_t a = 0; a < shape[0]; ++a)
@@ -30,23 +31,47 @@ Array ReadOutput(const CallTensor& tensor, const std::vector<std::byte>& storage
   return array;
 }
 
+// Which outcome array an output becomes.
+Array* TargetOf(Outcome& outcome, int32_t role) {
+  switch (role) {
+    case ATTEST_ROLE_OUT:
+      return &outcome.out;
+    case ATTEST_ROLE_LSE:
+      return &outcome.lse;
+    case ATTEST_ROLE_WEIGHTS:
+      return &outcome.weights;
+    case ATTEST_ROLE_SCORES:
+      return &outcome.scores;
+    case ATTEST_ROLE_PRESENT_K:
+      return &outcome.present_k;
+    default:
+      return &outcome.present_v;
+  }
+}
+
+// What the kernel left as it was is no answer: 0 instead, so that equal outcomes are equal.
+void ClearUnwritten(const CallTensor& tensor, Array& array) {
+  for (size_t i = 0; i < tensor.may_stay_unwritten.size(); ++i) {
+    if (tensor.may_stay_unwritten[i] != 0) array.values[i] = 0;
+  }
+}
+
 void ReadOutputs(const Case& c, const Contract& contract, const Call& call,
                  const CallResult& result, Outcome& outcome) {
-  const Problem& p = c.problem;
   size_t n = 0;
   for (const CallTensor& tensor : call.tensors) {
     if (!tensor.is_output) continue;
-    const std::vector<std::byte>& storage = result.outputs[n++];
-    if (tensor.role == ATTEST_ROLE_OUT) {
-      outcome.out = ReadOutput(tensor, storage, p.OutShape());
-    } else if (tensor.role == ATTEST_ROLE_WEIGHTS) {
-      outcome.weights = ReadOutput(tensor, storage, p.WeightsShape());
-    } else {
-      outcome.lse = ReadOutput(tensor, storage, p.LseShape());
-      if (contract.lse == LseKind::kBase2) {
-        for (double& x : outcome.lse.values) x *= kLn2;
-      }
-    }
+    Array& target = *TargetOf(outcome, tensor.role);
+    target = ReadOutput(tensor, result.outputs[n++]);
+    ClearUnwritten(tensor, target);
+  }
+  if (c.storage.packed) {
+    outcome.out = UnpackOut(c.problem, outcome.out);
+    if (outcome.lse.shape == Shape4{}) return;
+    outcome.lse = UnpackLse(c.problem, outcome.lse);
+  }
+  if (contract.lse == LseKind::kBase2) {
+    for (double& x : outcome.lse.values) x *= kLn2;
   }
 }
 

@@ -1,6 +1,6 @@
 // The one conversion between canonical cases and a contract's calls: polarity, diagonal, window
-// count, layout, element type on the way down; bytes to canonical doubles on the way up. It changes
-// the representation only, so a kernel's author converts nothing and no property knows a
+// count, layout, storage, element type on the way down; bytes to canonical doubles on the way up. It
+// changes the representation only, so a kernel's author converts nothing and no property knows a
 // convention.
 #ifndef ATTEST_HARNESS_LOWER_LOWER_H_
 #define ATTEST_HARNESS_LOWER_LOWER_H_
@@ -18,7 +18,7 @@ namespace attest {
 
 struct Lowered {
   Call call;
-  bool via_mask = false;  // causality, window or lengths became an explicit mask
+  bool via_mask = false;  // some feature became an explicit or additive mask
 };
 
 // Why a contract cannot take a case, in one phrase ("dtype bf16 is not offered"). Not a failure.

@@ -9,18 +9,13 @@
 #include "attest/kernel.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/lower/tensor_image.h"
+#include "properties/harness/lower/testing.h"
 
 namespace attest {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Contract Parse(const std::string& json) {
-  const auto contract = ParseContract(json);
-  EXPECT_TRUE(contract) << contract.error();
-  return *contract;
-}
 
 Contract Strict() {
   return Parse(R"({"contract": "attest-1"})");
@@ -33,27 +28,6 @@ Case SmallCase() {
   c.problem.head_dim = c.problem.value_dim = 2;
   c.recipe.scores = ScoreFamily::kSmallIntegers;
   return c;
-}
-
-Lowered MustLower(const Case& c, const Contract& contract) {
-  EXPECT_EQ(Validate(c), std::nullopt);
-  auto lowered = Lower(c, Materialise(c), contract);
-  EXPECT_TRUE(lowered) << lowered.error().reason;
-  return *lowered;
-}
-
-const CallTensor* Find(const Call& call, int32_t role) {
-  for (const CallTensor& t : call.tensors) {
-    if (t.role == role) return &t;
-  }
-  return nullptr;
-}
-
-const CallOption* FindOption(const Call& call, int32_t id) {
-  for (const CallOption& o : call.options) {
-    if (o.id == id) return &o;
-  }
-  return nullptr;
 }
 
 std::vector<int> MaskBytes(const Call& call) {
@@ -149,6 +123,28 @@ TEST(LowerTest, WhatTheContractLacksIsRefusedWithAReason) {
                        c.problem.mask = BitPlane{{1, 1, 1, 1}, 4, {1}};
                      }),
               HasSubstr("mask"));
+  EXPECT_THAT(reason(bare, [](Case& c) { c.problem.softcap = 3; }), HasSubstr("softcap"));
+  EXPECT_THAT(reason(bare, [](Case& c) { c.problem.sinks = {3}; }), HasSubstr("sinks"));
+  EXPECT_THAT(reason(bare, [](Case& c) { c.problem.alibi_slopes = {3}; }), HasSubstr("alibi"));
+  EXPECT_THAT(reason(bare, [](Case& c) { c.problem.want_scores = ScoreMode::kRaw; }),
+              HasSubstr("scores output of raw"));
+  EXPECT_THAT(reason(bare,
+                     [](Case& c) {
+                       c.problem.documents = Documents{{1, 1}, {1, 1, 1}};
+                     }),
+              HasSubstr("documents"));
+  EXPECT_THAT(reason(bare,
+                     [](Case& c) {
+                       c.problem.dropout = Dropout{0, {{1, 1, 2, 3}, 4, {1, 1, 1, 1, 1, 1}}};
+                     }),
+              HasSubstr("dropout"));
+  EXPECT_THAT(reason(R"({"dtypes": ["f16"], "features": ["bias"]})",
+                     [](Case& c) {
+                       c.problem.dtype = DType::kF16;
+                       c.problem.bias = BitPlane{{1, 1, 1, 1}, 4, {1}};
+                       c.problem.bias_dtype = DType::kF32;
+                     }),
+              HasSubstr("f32 additive mask"));
 }
 
 TEST(LowerTest, OutputsThatTheContractLacksAreNotAskedFor) {
@@ -163,7 +159,9 @@ TEST(LowerTest, OutputsThatTheContractLacksAreNotAskedFor) {
 TEST(LowerTest, EveryLayoutHoldsEachElementAtItsStride) {
   const Shape4 shape{2, 3, 4, 5};
   for (int n = 0; n < kLayoutCount; ++n) {
-    const std::vector<int64_t> strides = StridesOf(shape, static_cast<Layout>(n));
+    const auto layout = static_cast<Layout>(n);
+    if (layout == Layout::kSharedHead) continue;  // there they share a place
+    const std::vector<int64_t> strides = StridesOf(shape, {layout, {7, 6}});
     std::vector<int64_t> seen;
     for (int64_t flat = 0; flat < ElementCount(shape); ++flat) {
       const int64_t d = flat % 5, i = flat / 5 % 4, h = flat / 20 % 3, b = flat / 60;
@@ -174,6 +172,152 @@ TEST(LowerTest, EveryLayoutHoldsEachElementAtItsStride) {
     EXPECT_EQ(seen.back() + 1, ExtentOf({2, 3, 4, 5}, strides));
   }
   EXPECT_EQ(ExtentOf({2, 0, 4, 5}, {0, 0, 5, 1}), 0);
+}
+
+TEST(LowerTest, PackedQkvLeavesRoomForTheOthersAndSharedHeadsTakeNone) {
+  Case c = SmallCase();
+  c.problem.q_heads = 4;
+  c.problem.kv_heads = 2;
+  c.problem.value_dim = 3;
+  c.layouts = {Layout::kPackedQkv, Layout::kPackedQkv, Layout::kSharedHead, Layout::kBhsd};
+  const Call call = MustLower(c, Strict()).call;
+  // [batch, len, 4 + 2 * 2 heads, 3]
+  EXPECT_THAT(Find(call, ATTEST_ROLE_Q)->strides, ElementsAre(48, 3, 24, 1));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_K)->strides, ElementsAre(72, 3, 24, 1));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_V)->strides, ElementsAre(9, 0, 3, 1));
+  EXPECT_EQ(Find(call, ATTEST_ROLE_V)->image.size(), 9 * 4u);
+}
+
+float FloatOf(const CallTensor& t, size_t n) {
+  float value;
+  std::memcpy(&value, t.image.data() + n * sizeof value, sizeof value);
+  return value;
+}
+
+TEST(LowerTest, EveryFeatureHasItsTensorsAndOptions) {
+  Case c = SmallCase();
+  Problem& p = c.problem;
+  p.q_heads = p.kv_heads = 2;
+  p.causal = true;
+  p.query_lengths = {1};
+  p.prefix_lengths = {2};
+  p.documents = Documents{{5, 6}, {5, 6, 6}};
+  p.block_mask = BlockMask{2, 1, {{1, 2, 1, 3}, 4, {1, 0, 1, 1, 1, 0}}};
+  p.softcap = 30;
+  p.alibi_slopes = {0.5, 0.25};
+  p.sinks = {-1, 2};
+  p.dropout = Dropout{0.5, {p.WeightsShape(), 4, std::vector<uint8_t>(12, 1)}};
+  p.want_scores = ScoreMode::kBiased;
+  const Call call = MustLower(c, Everything()).call;
+  EXPECT_THAT(IntegersOf(*Find(call, ATTEST_ROLE_QUERY_LENGTHS)), ElementsAre(1));
+  EXPECT_THAT(IntegersOf(*Find(call, ATTEST_ROLE_PREFIX_LENGTHS)), ElementsAre(2));
+  EXPECT_THAT(IntegersOf(*Find(call, ATTEST_ROLE_DOCUMENT_IDS)), ElementsAre(5, 6));
+  EXPECT_THAT(IntegersOf(*Find(call, ATTEST_ROLE_KEY_DOCUMENT_IDS)), ElementsAre(5, 6, 6));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_BLOCK_MASK)->shape, ElementsAre(1, 2, 1, 3));
+  EXPECT_EQ(int(Find(call, ATTEST_ROLE_BLOCK_MASK)->image[1]), 0);
+  EXPECT_EQ(FindOption(call, ATTEST_OPTION_BLOCK_Q)->i, 2);
+  EXPECT_EQ(FindOption(call, ATTEST_OPTION_BLOCK_K)->i, 1);
+  EXPECT_EQ(FindOption(call, ATTEST_OPTION_SOFTCAP)->f, 30);
+  EXPECT_EQ(FloatOf(*Find(call, ATTEST_ROLE_ALIBI_SLOPES), 1), 0.25f);
+  EXPECT_EQ(FloatOf(*Find(call, ATTEST_ROLE_SINKS), 0), -1);
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DROPOUT_MASK)->shape, ElementsAre(1, 2, 2, 3));
+  EXPECT_EQ(FindOption(call, ATTEST_OPTION_DROPOUT)->f, 0.5);
+  EXPECT_EQ(FindOption(call, ATTEST_OPTION_SCORES)->i, 2);
+  EXPECT_THAT(Find(call, ATTEST_ROLE_SCORES)->shape, ElementsAre(1, 2, 2, 3));
+}
+
+TEST(LowerTest, VisibilityThatIsNotOfferedBecomesOneMask) {
+  Case c = SmallCase();
+  Problem& p = c.problem;
+  p.causal = true;
+  p.prefix_lengths = {2};
+  p.documents = Documents{{5, 6}, {5, 6, 6}};
+  p.block_mask = BlockMask{1, 2, {{1, 1, 2, 2}, 4, {1, 1, 1, 0}}};
+  Contract contract = Everything();
+  for (const Feature f : {Feature::kPrefixLengths, Feature::kDocuments, Feature::kBlockMask}) {
+    contract.features.erase(f);
+  }
+  const Lowered lowered = MustLower(c, contract);
+  EXPECT_TRUE(lowered.via_mask);
+  // Row 0: keys 0 and 1 by the prefix, 0 by its document. Row 1: 1 and 2 by document, 0 and 1 by block.
+  EXPECT_THAT(MaskBytes(lowered.call), ElementsAre(1, 0, 0, 0, 1, 0));
+  EXPECT_EQ(FindOption(lowered.call, ATTEST_OPTION_CAUSAL), nullptr);
+  EXPECT_EQ(lowered.call.tensors.size(), 5u) << "q, k, v, mask, out";
+}
+
+TEST(LowerTest, AlibiBecomesAnAdditiveMaskWhereThatIsExact) {
+  Case c = SmallCase();
+  c.problem.dtype = DType::kF16;
+  c.problem.causal = true;
+  c.problem.diagonal_offset = {1};
+  c.problem.alibi_slopes = {0.5};
+  Contract contract = Everything();
+  contract.features.erase(Feature::kAlibi);
+  const Lowered lowered = MustLower(c, contract);
+  EXPECT_TRUE(lowered.via_mask);
+  EXPECT_EQ(Find(lowered.call, ATTEST_ROLE_ALIBI_SLOPES), nullptr);
+  const CallTensor& bias = *Find(lowered.call, ATTEST_ROLE_BIAS);
+  EXPECT_EQ(bias.dtype, DType::kF16);
+  std::vector<double> values;
+  for (size_t n = 0; n < 6; ++n) values.push_back(LoadElement(bias.dtype, &bias.image[2 * n]));
+  EXPECT_THAT(values, ElementsAre(-0.5, 0, 0, -1, -0.5, 0)) << "nothing where a key is hidden";
+
+  c.problem.alibi_slopes = {RoundTo(DType::kF32, 0.1)};  // no f16 value
+  EXPECT_EQ(Find(MustLower(c, contract).call, ATTEST_ROLE_BIAS)->dtype, DType::kF32);
+  contract.features.erase(Feature::kBiasF32);
+  const auto lowered_again = Lower(c, Materialise(c), contract);
+  ASSERT_FALSE(lowered_again);
+  EXPECT_THAT(lowered_again.error().reason, HasSubstr("alibi"));
+}
+
+TEST(LowerTest, AlibiWithAMaskAddsToTheBiasThatIsThere) {
+  Case c = SmallCase();
+  c.problem.bias = BitPlane{{1, 1, 1, 3}, 4, {1, 1, 0}};
+  c.problem.mask = BitPlane{{1, 1, 1, 3}, 4, {0, 1, 1}};
+  c.problem.alibi_slopes = {2};
+  c.literals[DataTensor::kBias] = Array({1, 1, 1, 3}, 10);
+  c.literals[DataTensor::kBias].values[2] = -INFINITY;
+  Contract contract = Everything();
+  contract.features.erase(Feature::kAlibi);
+  contract.features.erase(Feature::kMask);
+  const CallTensor bias = *Find(MustLower(c, contract).call, ATTEST_ROLE_BIAS);
+  std::vector<float> values;
+  for (size_t n = 0; n < 6; ++n) values.push_back(FloatOf(bias, n));
+  EXPECT_THAT(values, ElementsAre(-INFINITY, 8, -INFINITY, -INFINITY, 10, -INFINITY));
+}
+
+TEST(LowerTest, EightBitInputsAreStoredInUnitsOfTheirScale) {
+  Case c = SmallCase();
+  c.problem.fp8 = Fp8{DType::kE4M3, 0.5, 2, 1};
+  c.literals[DataTensor::kK] = Array(c.problem.KShape(), -6);
+  const Call call = MustLower(c, Everything()).call;
+  const CallTensor& k = *Find(call, ATTEST_ROLE_K);
+  EXPECT_EQ(k.dtype, DType::kE4M3);
+  EXPECT_EQ(LoadElement(k.dtype, &k.image[3]), -3);
+  EXPECT_EQ(FloatOf(*Find(call, ATTEST_ROLE_Q_SCALE), 0), 0.5f);
+  EXPECT_EQ(FloatOf(*Find(call, ATTEST_ROLE_K_SCALE), 0), 2);
+  EXPECT_EQ(FindOption(call, ATTEST_OPTION_FP8)->i, 1);
+  EXPECT_EQ(Find(call, ATTEST_ROLE_OUT)->dtype, DType::kF32);
+  Contract contract = Everything();
+  contract.fp8 = {DType::kE5M2};
+  EXPECT_THAT(Lower(c, Materialise(c), contract).error().reason, HasSubstr("e4m3"));
+}
+
+TEST(LowerTest, PaddedRowsAreExcusedOrAskedForAsTheContractSays) {
+  Case c = SmallCase();
+  c.problem.query_lengths = {1};
+  c.problem.want_lse = true;
+  Contract contract = Everything();
+  contract.padded_query_rows = PaddedQueryRows::kUnwritten;
+  const Call call = MustLower(c, contract).call;
+  EXPECT_THAT(Find(call, ATTEST_ROLE_OUT)->may_stay_unwritten, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_LSE)->may_stay_unwritten, ElementsAre(0, 1));
+  contract.features.erase(Feature::kQueryLengths);
+  EXPECT_THAT(Lower(c, Materialise(c), contract).error().reason, HasSubstr("query_lengths"));
+  contract.padded_query_rows = PaddedQueryRows::kUnspecified;
+  const Call dropped = MustLower(c, contract).call;
+  EXPECT_EQ(Find(dropped, ATTEST_ROLE_QUERY_LENGTHS), nullptr);
+  EXPECT_TRUE(Find(dropped, ATTEST_ROLE_OUT)->may_stay_unwritten.empty());
 }
 
 // Hands the call's own output storage back, filled by `value_at` of the logical element.
@@ -195,6 +339,20 @@ TEST(LowerTest, LiftUndoesTheLayoutAndTheBaseOfTheLse) {
   ASSERT_EQ(outcome.status, OutcomeStatus::kComputed);
   EXPECT_THAT(outcome.out.values, ElementsAre(0, 1, 10, 11));
   EXPECT_NEAR(outcome.lse.values[1], 2 * 0.6931471805599453, 1e-15);
+}
+
+TEST(LowerTest, WhatMayStayUnwrittenIsLiftedAsZero) {
+  Case c = SmallCase();
+  c.problem.query_lengths = {1};
+  Contract contract = Everything();
+  contract.padded_query_rows = PaddedQueryRows::kUnwritten;
+  const Lowered lowered = MustLower(c, contract);
+  CallResult result;
+  result.status = CallStatus::kOk;
+  const float out[] = {1, 2, NAN, NAN};
+  const auto* bytes = reinterpret_cast<const std::byte*>(out);
+  result.outputs.emplace_back(bytes, bytes + sizeof out);
+  EXPECT_THAT(Lift(c, contract, lowered, result).out.values, ElementsAre(1, 2, 0, 0));
 }
 
 TEST(LowerTest, ARefusalBreaksAPromiseAndAFaultStaysAFault) {

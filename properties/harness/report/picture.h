@@ -1,4 +1,5 @@
-// The visible set of a small case, drawn: a row a query, a column a key, # visible and . hidden.
+// The visible set of a small case, drawn: a row a query, a column a key, # visible and . hidden. Keys
+// that the prefix alone shows, or that a document or the block mask alone hides, are marked so.
 #ifndef ATTEST_HARNESS_REPORT_PICTURE_H_
 #define ATTEST_HARNESS_REPORT_PICTURE_H_
 
@@ -13,8 +14,11 @@ namespace attest {
 // The rows of one (batch item, query head), each line ending in '\n':
 //
 //   query 0  #....
-//   query 1  ##...  <
+//   query 1  #+d..  <
+//   + = visible by the prefix alone
+//   d = hidden by its document alone
 //
+// Rows beyond their query length say "padding".
 // `marked` is the row under discussion: its batch item and head are drawn, and it is pointed at.
 // Without it, the first of each. Empty where the case has no row or no key, or too many for a
 // screen.

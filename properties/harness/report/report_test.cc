@@ -327,6 +327,24 @@ TEST(Picture, ShowsWhatEachQuerySees) {
             "query 2  ###.\n");
 }
 
+TEST(Picture, MarksPrefixDocumentsBlocksAndPadding) {
+  Problem p;
+  p.q_len = 3;
+  p.kv_len = 4;
+  p.causal = true;
+  p.prefix_lengths = {3};
+  p.documents = Documents{{1, 1, 2}, {1, 1, 2, 2}};
+  p.block_mask = BlockMask{1, 3, {{1, 1, 3, 2}, 4, {1, 1, 1, 1, 0, 1}}};
+  p.query_lengths = {2};
+  EXPECT_EQ(VisiblePicture(p, Row{0, 0, 2}),
+            "query 0  #+d.\n"
+            "query 1  ##d.\n"
+            "query 2  ..b.  padding  <\n"
+            "+ = visible by the prefix alone\n"
+            "d = hidden by its document alone\n"
+            "b = hidden by the block mask alone\n");
+}
+
 TEST(Picture, IsEmptyWithoutRowsOrKeysAndForLargeCases) {
   Problem p;
   p.kv_len = 0;

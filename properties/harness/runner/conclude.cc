@@ -39,6 +39,13 @@ std::string NeverApplied(const RunFacts& facts) {
   return why.empty() ? "no case was run" : "no case drawn fits the claim: " + why;
 }
 
+std::string GaveUp(const RunFacts& facts, const PropertyResult& result) {
+  std::map<std::string, int64_t> reasons = facts.not_applicable_reasons;
+  reasons.insert(result.unsupported_reasons.begin(), result.unsupported_reasons.end());
+  return fmt::format("gave up after {} of {} cases, for too few of those drawn fit the claim: {}",
+                     result.cases_run(), result.wanted, Commonest(reasons));
+}
+
 std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const PropertyResult& result) {
   if (const Finding* failed = OwnFinding(result, VerdictKind::kFail)) {
     return {VerdictKind::kFail, failed->verdict.reason.empty() ? facts.cut_short  // intermittent
@@ -58,6 +65,8 @@ std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const Property
   if (result.rows > 0 && result.uninformative_rows + result.unconstrained_rows >= result.rows) {
     return {VerdictKind::kInconclusive, "no row decided: every bound is too wide"};
   }
+  // A narrow corner of the problem space is no evidence for a claim about all of it.
+  if (facts.gave_up) return {VerdictKind::kInconclusive, GaveUp(facts, result)};
   const int64_t passed = Count(result, VerdictKind::kPass) + Count(result, VerdictKind::kMarginal);
   if (passed == 0) return {VerdictKind::kInconclusive, facts.first_inconclusive};
   if (Count(result, VerdictKind::kMarginal) > 0) {

@@ -13,13 +13,14 @@ namespace attest {
 // What the counts alone do not tell.
 struct RunFacts {
   std::string cut_short;  // why the run ended before its plan did; empty = it did not
+  bool gave_up = false;   // too few of the cases drawn said anything
   std::string first_inconclusive;
   std::map<std::string, int64_t> not_applicable_reasons;
 };
 
 // Sets result.verdict and result.reason, by the first line that applies:
 //   FAIL          some finding of this property failed
-//   INCONCLUSIVE  cut short; a flaky finding; no case applied; no row decided
+//   INCONCLUSIVE  cut short; a flaky finding; no case applied; no row decided; too few cases applied
 //   UNSUPPORTED   every case that applied was unsupported: the commonest reason
 //   INCONCLUSIVE  some case was, and none passed
 //   MARGINAL      some case was

@@ -51,6 +51,18 @@ TEST(Conclude, AClaimThatFitNoCaseSaysWhy) {
   EXPECT_THAT(result.reason, HasSubstr("no hidden key"));
 }
 
+TEST(Conclude, GivingUpIsNoPassAndSaysHowFarItCame) {
+  PropertyResult result = ResultWith({{VerdictKind::kPass, 12}});
+  result.wanted = 300;
+  RunFacts facts;
+  facts.gave_up = true;
+  facts.not_applicable_reasons = {{"no sink", 3000}};
+  Conclude(facts, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
+  EXPECT_THAT(result.reason, HasSubstr("12 of 300"));
+  EXPECT_THAT(result.reason, HasSubstr("no sink"));
+}
+
 TEST(Conclude, OnlyUnsupportedCasesGiveTheCommonestReason) {
   PropertyResult result = ResultWith({{VerdictKind::kUnsupported, 5}});
   result.unsupported_reasons = {{"a", 1}, {"b", 4}};

@@ -65,6 +65,7 @@ class PropertyRun {
     const auto end = SearchCases(
         result_.wanted - result_.cases_run(), [this] { return Draw(); },
         [this](const Case& c) { return Test(c); });
+    facts_.gave_up = end == SearchEnd::kGaveUp;
     if (end != SearchEnd::kStopped) return false;
     for (const Failure& failure : std::exchange(pending_, {})) Report(failure);
     if (facts_.cut_short.empty() && hangs_ >= options_.max_hangs) {

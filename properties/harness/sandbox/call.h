@@ -24,6 +24,9 @@ struct CallTensor {
   std::vector<int64_t> strides;  // in elements
   bool is_output = false;
   std::vector<std::byte> image;
+  // Of an output, by element in row-major order: 1 where the kernel need not write. Empty = it must
+  // write everything.
+  std::vector<uint8_t> may_stay_unwritten{};
 };
 
 struct CallOption {

@@ -20,6 +20,11 @@ constexpr Axes kKeyLane = {"batch", "head", "key", "lane"};
 constexpr Axes kQueryKey = {"batch", "head", "query", "key"};
 constexpr Axes kRow = {nullptr, "batch", "head", "query"};
 constexpr Axes kBatch = {nullptr, nullptr, nullptr, "batch"};
+constexpr Axes kHead = {nullptr, nullptr, nullptr, "head"};
+constexpr Axes kBatchQuery = {nullptr, nullptr, "batch", "query"};
+constexpr Axes kBatchKey = {nullptr, nullptr, "batch", "key"};
+constexpr Axes kBatchPage = {nullptr, nullptr, "batch", "page"};
+constexpr Axes kTile = {"batch", "head", "tile of queries", "tile of keys"};
 
 struct RoleWords {
   attest_role role;
@@ -38,18 +43,20 @@ constexpr RoleWords kRoles[] = {
     {ATTEST_ROLE_CU_KEY_LENGTHS, "cu_key_lengths", kNoAxes},
     {ATTEST_ROLE_CU_QUERY_LENGTHS, "cu_query_lengths", kNoAxes},
     {ATTEST_ROLE_DIAGONAL_OFFSET, "diagonal_offset", kBatch},
-    {ATTEST_ROLE_DOCUMENT_IDS, "document_ids", kNoAxes},
-    {ATTEST_ROLE_PREFIX_LENGTHS, "prefix_lengths", kNoAxes},
-    {ATTEST_ROLE_BLOCK_MASK, "block_mask", kNoAxes},
-    {ATTEST_ROLE_SINKS, "sinks", kNoAxes},
-    {ATTEST_ROLE_ALIBI_SLOPES, "alibi_slopes", kNoAxes},
+    {ATTEST_ROLE_DOCUMENT_IDS, "document_ids", kBatchQuery},
+    {ATTEST_ROLE_PREFIX_LENGTHS, "prefix_lengths", kBatch},
+    {ATTEST_ROLE_BLOCK_MASK, "block_mask", kTile},
+    {ATTEST_ROLE_SINKS, "sinks", kHead},
+    {ATTEST_ROLE_ALIBI_SLOPES, "alibi_slopes", kHead},
     {ATTEST_ROLE_DROPOUT_MASK, "dropout_mask", kQueryKey},
     {ATTEST_ROLE_PAST_K, "past_k", kKeyLane},
     {ATTEST_ROLE_PAST_V, "past_v", kKeyLane},
-    {ATTEST_ROLE_PAGE_TABLE, "page_table", kNoAxes},
+    {ATTEST_ROLE_PAGE_TABLE, "page_table", kBatchPage},
     {ATTEST_ROLE_Q_SCALE, "q_scale", kNoAxes},
     {ATTEST_ROLE_K_SCALE, "k_scale", kNoAxes},
     {ATTEST_ROLE_V_SCALE, "v_scale", kNoAxes},
+    {ATTEST_ROLE_KEY_DOCUMENT_IDS, "key_document_ids", kBatchKey},
+    {ATTEST_ROLE_RING_START, "ring_start", kBatch},
     {ATTEST_ROLE_OUT, "out", kQueryLane},
     {ATTEST_ROLE_LSE, "lse", kRow},
     {ATTEST_ROLE_WEIGHTS, "weights", kQueryKey},

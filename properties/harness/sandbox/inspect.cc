@@ -72,6 +72,17 @@ bool ElementIsFill(const std::vector<std::byte>& image, size_t offset, size_t si
   return IsFilled(std::span(image).subspan(offset, size), fill);
 }
 
+// Calls visit(index, byte offset) for each element that the kernel has to write.
+template <typename Visitor>
+void ForEachDueElement(const CallTensor& tensor, Visitor&& visit) {
+  size_t flat = 0;
+  ForEachElement(tensor, [&](std::span<const int64_t> index, size_t offset) {
+    const bool is_due = tensor.may_stay_unwritten.empty() || tensor.may_stay_unwritten[flat] == 0;
+    if (is_due) visit(index, offset);
+    ++flat;
+  });
+}
+
 // A gapless image holds an element of fill only where it holds the fill at all: memchr is the quick
 // way to "no".
 bool TensorHasFill(const CallTensor& tensor, const std::vector<std::byte>& image, std::byte fill) {
@@ -80,12 +91,12 @@ bool TensorHasFill(const CallTensor& tensor, const std::vector<std::byte>& image
     return false;
   const size_t size = ByteSize(tensor.dtype);
   bool left = false;
-  if (IsGapless(tensor)) {
+  if (tensor.may_stay_unwritten.empty() && IsGapless(tensor)) {
     for (size_t offset = 0; offset < image.size() && !left; offset += size)
       left = ElementIsFill(image, offset, size, fill);
     return left;
   }
-  ForEachElement(tensor, [&](std::span<const int64_t>, size_t offset) {
+  ForEachDueElement(tensor, [&](std::span<const int64_t>, size_t offset) {
     left = left || ElementIsFill(image, offset, size, fill);
   });
   return left;
@@ -143,7 +154,7 @@ std::optional<Fault> FindUnwritten(const Call& call, const OutputImages& first,
     const size_t size = ByteSize(tensor.dtype);
     int64_t unwritten = 0;
     std::vector<int64_t> where;
-    ForEachElement(tensor, [&](std::span<const int64_t> index, size_t offset) {
+    ForEachDueElement(tensor, [&](std::span<const int64_t> index, size_t offset) {
       if (!ElementIsFill(first[number], offset, size, first_fill) ||
           !ElementIsFill(second[number], offset, size, second_fill))
         return;

@@ -25,7 +25,7 @@ std::optional<Fault> FindStrayWrite(const Arena& arena, const PlacedCall& placed
 OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed);
 
 // True when some element of some output consists of the fill alone: unwritten, or a value that
-// happens to look like it.
+// happens to look like it. Elements that may stay unwritten do not count, here and below.
 bool HasFillLeft(const Call& call, const OutputImages& outputs, std::byte fill);
 
 // Elements that kept the fill in two runs under different fills.

@@ -1,5 +1,7 @@
 // How users name kernels: session.h describes the form.
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -57,13 +59,37 @@ std::optional<std::string> ParseOptions(std::string_view text, KernelSpec* spec)
   return std::nullopt;
 }
 
+// A language whose kernels are functions in a file, run by a worker script.
+struct Language {
+  std::string_view prefix, interpreter, variable, script;
+};
+constexpr std::array<Language, 2> kLanguages = {
+    {{"python:", "python3", "ATTEST_PYTHON", "attest_worker.py"},
+     {"node:", "node", "ATTEST_NODE", "attest_worker.mjs"}}};
+
+const Language* LanguageOf(std::string_view text) {
+  for (const Language& language : kLanguages) {
+    if (text.starts_with(language.prefix)) return &language;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> WorkerOf(const Language& language) {
+  const char* chosen = std::getenv(std::string(language.variable).c_str());
+  return {chosen == nullptr ? std::string(language.interpreter) : chosen,
+          WorkerScript(language.script).string()};
+}
+
+tl::expected<std::string, std::string> AbsolutePath(std::string_view head) {
+  std::error_code error;
+  const fs::path path = fs::absolute(head, error);
+  if (error) return tl::unexpected(fmt::format("{}: {}", head, error.message()));
+  return path.string();
+}
+
 tl::expected<std::string, std::string> LibraryOf(std::string_view head) {
   std::error_code error;
-  if (head.find('/') != head.npos) {
-    const fs::path path = fs::absolute(head, error);
-    if (error) return tl::unexpected(fmt::format("{}: {}", head, error.message()));
-    return path.string();
-  }
+  if (head.find('/') != head.npos) return AbsolutePath(head);
   const fs::path path = KernelFolder() / fmt::format("{}{}{}", kPrefix, head, kSuffix);
   if (fs::exists(path, error)) return path.string();
   const std::vector<std::string> installed = InstalledKernels();
@@ -82,7 +108,8 @@ tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text) {
   };
   // A zero byte would cut the name short on its way through C interfaces.
   if (text.find('\0') != text.npos) return refuse("zero byte in the name");
-  const Parts parts = Split(text);
+  const Language* language = LanguageOf(text);
+  const Parts parts = Split(language == nullptr ? text : text.substr(language->prefix.size()));
   if (parts.head.empty() || parts.head.back() == '/') return refuse("no name before the options");
   KernelSpec spec;
   spec.text = text;
@@ -92,7 +119,8 @@ tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text) {
   }
   if (parts.options)
     if (const auto why = ParseOptions(*parts.options, &spec)) return refuse(*why);
-  auto library = LibraryOf(parts.head);
+  if (language != nullptr) spec.worker = WorkerOf(*language);
+  auto library = language == nullptr ? LibraryOf(parts.head) : AbsolutePath(parts.head);
   if (!library) return tl::unexpected(library.error());
   spec.library = std::move(*library);
   return spec;

@@ -3,6 +3,7 @@
 #define ATTEST_HARNESS_SANDBOX_LOCATE_H_
 
 #include <filesystem>
+#include <string_view>
 
 namespace attest {
 
@@ -11,6 +12,9 @@ std::filesystem::path ProgramFolder();
 
 // The worker program: $ATTEST_WORKER, or attest_worker beside the running program.
 std::filesystem::path WorkerProgram();
+
+// The worker scripts of other languages: $ATTEST_WORKERS_DIR, or ../workers from the running program.
+std::filesystem::path WorkerScript(std::string_view name);
 
 // The folder of installed plug-ins: $ATTEST_KERNELS_DIR, or ../kernels from the running program.
 std::filesystem::path KernelFolder();

@@ -180,8 +180,10 @@ tl::expected<std::string, std::string> KernelSession::Impl::Ask(std::string requ
 std::optional<std::string> KernelSession::Impl::Start() {
   arena->ClearNote();
   addresses.clear();
-  auto started =
-      WorkerProcess::Start(WorkerProgram().string(), spec.library, arena->fd(), &printed);
+  std::vector<std::string> command = spec.worker;
+  if (command.empty()) command.push_back(WorkerProgram().string());
+  command.push_back(spec.library);  // shown by ps
+  auto started = WorkerProcess::Start(command, arena->fd(), &printed);
   if (!started) return started.error();
   worker = std::move(*started);
   const int64_t id = next_id++;

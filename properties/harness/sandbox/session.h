@@ -23,10 +23,12 @@ namespace attest {
 
 // How a user names a kernel: PATH_OR_NAME[:VARIANT][?key=value[&key=value]...]. A name without a
 // slash is looked up among the installed plug-ins ("tiled" is attest_kernel_tiled.so).
+// python:FILE[:FUNCTION] and node:FILE[:FUNCTION] are functions in those languages.
 struct KernelSpec {
   std::string text;                                          // as written by the user
-  std::string library;                                       // path of the shared library
+  std::string library;                                       // path of the shared library or file
   std::vector<std::pair<std::string, std::string>> options;  // "variant" first where given
+  std::vector<std::string> worker{};  // program to run it, first arguments; empty: attest_worker
 };
 // Resolves a name; the error is one line that lists what is installed when the name is unknown.
 tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text);

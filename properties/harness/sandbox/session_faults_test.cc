@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "properties/harness/sandbox/sanitized.h"
@@ -245,6 +246,22 @@ TEST(SessionFaults, ANanOfAllOnesIsNotTakenForUnwritten) {
   EXPECT_FALSE(result.fault) << result.fault->detail;
   EXPECT_EQ(result.status, CallStatus::kOk);
   EXPECT_EQ(result.outputs.at(0).at(7), std::byte{0xFF});
+}
+
+TEST(SessionFaults, WhatMayStayUnwrittenIsNoFaultAndTheRestIs) {
+  Call call = SmallCall();
+  CallTensor& out = TensorOf(&call, ATTEST_ROLE_OUT);
+  out.may_stay_unwritten.assign(64, 0);
+  // the four lanes of the row that the kernel skips
+  std::fill_n(out.may_stay_unwritten.begin() + 4, 4, uint8_t{1});
+  EXPECT_FALSE(RunHostile("skip-row", call).fault);
+  EXPECT_FALSE(RunHostile("ok", call).fault);
+  out.may_stay_unwritten[6] = 0;
+  const CallResult result = RunHostile("skip-row", call);
+  ASSERT_TRUE(result.fault);
+  EXPECT_EQ(result.fault->kind, FaultKind::kUnwritten);
+  EXPECT_EQ(result.fault->index, (std::vector<int64_t>{0, 0, 1, 2}));
+  EXPECT_THAT(result.fault->detail, HasSubstr("left 1 of 64 elements"));
 }
 
 TEST(SessionFaults, TheArenaCannotBeShrunkUnderTheHarness) {

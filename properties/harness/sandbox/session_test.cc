@@ -112,6 +112,15 @@ TEST(Session, OutputsComeBackBitForBit) {
   }
 }
 
+TEST(Session, FloatsOf8BitsReachTheKernelAsBytes) {
+  for (const DType dtype : {DType::kE4M3, DType::kE5M2, DType::kBool, DType::kF32}) {
+    Call call = SmallCall();
+    TensorOf(&call, ATTEST_ROLE_K).dtype = dtype;
+    const CallStatus expected = dtype == DType::kF32 ? CallStatus::kUnsupported : CallStatus::kOk;
+    EXPECT_EQ(RunHostile("needs-bytes", call).status, expected) << Name(dtype);
+  }
+}
+
 TEST(Session, NoCallsAndCallsWithoutTensorsAreFine) {
   const auto session = OpenHostile("ok");
   EXPECT_TRUE(session->Run({}).empty());

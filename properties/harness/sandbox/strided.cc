@@ -48,6 +48,10 @@ std::optional<std::string> WhyMalformed(const CallTensor& tensor) {
   if (static_cast<size_t>(*span) > tensor.image.size())
     return fmt::format("image of {} bytes, but shape and strides reach {}", tensor.image.size(),
                        *span);
+  const size_t flags = tensor.may_stay_unwritten.size();
+  if (flags != 0 && flags != static_cast<size_t>(CountElements(tensor)))
+    return fmt::format("may_stay_unwritten has {} entries for {} elements", flags,
+                       CountElements(tensor));
   return std::nullopt;
 }
 

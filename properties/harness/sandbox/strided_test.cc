@@ -71,6 +71,9 @@ TEST(Strided, MalformedTensorsAreNamedByRoleAndReason) {
   EXPECT_EQ(Why(Tensor({kHuge}, {0}, 24)), "role 1: extent too large");
   EXPECT_EQ(Why(Tensor({1, 1, 1, 1, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1}, 4)),
             "role 1: rank above 8");
+  CallTensor flagged = Tensor({2, 3}, {3, 1}, 24);
+  flagged.may_stay_unwritten.resize(5);
+  EXPECT_EQ(Why(flagged), "role 1: may_stay_unwritten has 5 entries for 6 elements");
 }
 
 TEST(Strided, AlignmentsThatNoSlotCanGiveAreMalformed) {

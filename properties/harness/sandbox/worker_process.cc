@@ -80,8 +80,8 @@ struct SpawnPlan {
 };
 
 // A session of its own (so that one kill reaches all forks), default signals, no other descriptors.
-int Spawn(const std::string& program, const std::string& title, int control, int arena, int printed,
-          int lifeline, pid_t* pid) {
+int Spawn(std::vector<std::string> command, int control, int arena, int printed, int lifeline,
+          pid_t* pid) {
   SpawnPlan plan;
   sigset_t all, none;
   ::sigfillset(&all);
@@ -98,9 +98,10 @@ int Spawn(const std::string& program, const std::string& title, int control, int
                                                      {lifeline, kLifelineFd}}};
   for (const auto& [from, to] : moves) ::posix_spawn_file_actions_adddup2(&plan.actions, from, to);
   ::posix_spawn_file_actions_addclosefrom_np(&plan.actions, kLifelineFd + 1);
-  std::string arguments[] = {program, title};
-  char* argv[] = {arguments[0].data(), arguments[1].data(), nullptr};
-  return ::posix_spawn(pid, program.c_str(), &plan.actions, &plan.attributes, argv, environ);
+  std::vector<char*> argv;
+  for (std::string& argument : command) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  return ::posix_spawnp(pid, argv[0], &plan.actions, &plan.attributes, argv.data(), environ);
 }
 
 int PollTimeout(Clock::time_point deadline) {
@@ -129,7 +130,7 @@ WorkerProcess::WorkerProcess(pid_t pid, FileDescriptor control, FileDescriptor p
       output_(output) {}
 
 tl::expected<std::unique_ptr<WorkerProcess>, std::string> WorkerProcess::Start(
-    const std::string& program, const std::string& title, int arena_fd, OutputTail* output) {
+    const std::vector<std::string>& command, int arena_fd, OutputTail* output) {
   Ends control = MakeSocketPair();
   Ends printed = MakePipe(/*we_read=*/true);
   Ends lifeline = MakePipe(/*we_read=*/false);
@@ -141,11 +142,11 @@ tl::expected<std::unique_ptr<WorkerProcess>, std::string> WorkerProcess::Start(
                                         std::strerror(errno)));
   ::fcntl(printed.ours.get(), F_SETFL, O_NONBLOCK);
   pid_t pid = -1;
-  const int error = Spawn(program, title, control.theirs.get(), arena.get(), printed.theirs.get(),
+  const int error = Spawn(command, control.theirs.get(), arena.get(), printed.theirs.get(),
                           lifeline.theirs.get(), &pid);
   if (error != 0)
     return tl::unexpected(
-        fmt::format("cannot start the worker {}: {}", program, std::strerror(error)));
+        fmt::format("cannot start the worker {}: {}", command.front(), std::strerror(error)));
   const bool tied = TieToOurLife(lifeline.theirs.get(), pid);
   std::unique_ptr<WorkerProcess> worker(new WorkerProcess(
       pid, std::move(control.ours), std::move(printed.ours), std::move(lifeline.ours), output));

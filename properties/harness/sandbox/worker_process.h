@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tl/expected.hpp>
 
@@ -46,12 +47,10 @@ class WorkerProcess {
  public:
   enum class Received { kLine, kTimeout, kGone, kOversized };
 
-  // Starts `program` with `title` as its only argument (shown by ps) and the arena as kArenaFd.
-  // What it prints goes to `output`, which must outlive the process.
-  static tl::expected<std::unique_ptr<WorkerProcess>, std::string> Start(const std::string& program,
-                                                                         const std::string& title,
-                                                                         int arena_fd,
-                                                                         OutputTail* output);
+  // Starts `command`, a program (looked up in PATH unless it has a slash) and its arguments, with the
+  // arena as kArenaFd. What it prints goes to `output`, which must outlive the process.
+  static tl::expected<std::unique_ptr<WorkerProcess>, std::string> Start(
+      const std::vector<std::string>& command, int arena_fd, OutputTail* output);
   // Kills the worker's whole process group, if Bury has not been called.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;

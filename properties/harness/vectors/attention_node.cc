@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kFirstOpset = 23;   // the first with Attention
 constexpr int64_t kWindowOpset = 25;  // the first with window sizes, and the last known here
-constexpr int64_t kProbabilities = 3;
+constexpr int64_t kOutputModes = 4;   // of qk_matmul_output
 
 // The operator's inputs and outputs by position.
 enum InputPosition { kQ, kK, kV, kAttnMask, kPastKey, kPastValue, kKeyLengths, kInputCount };
@@ -48,7 +48,10 @@ bool ReadKnownAttribute(const onnx::AttributeProto& attribute, AttentionNode* no
     return true;
   }
   if (HasType(attribute, "softcap", onnx::AttributeProto::FLOAT)) {
-    if (attribute.f() != 0) node->unsupported.push_back(fmt::format("softcap {}", attribute.f()));
+    // The function body caps by a negative number, the reference implementation ignores it.
+    if (!(attribute.f() >= 0))
+      node->unsupported.push_back(fmt::format("softcap {}", attribute.f()));
+    node->softcap = attribute.f();
     return true;
   }
   if (attribute.type() != onnx::AttributeProto::INT) return false;
@@ -63,7 +66,7 @@ bool ReadKnownAttribute(const onnx::AttributeProto& attribute, AttentionNode* no
   } else if (name == "qk_matmul_output_mode") {
     *output_mode = value;
   } else if (name == "softmax_precision") {
-    node->unsupported.push_back(fmt::format("softmax_precision {}", value));
+    node->softmax_precision = value;
   } else if (name == "left_window_size" && node->opset >= kWindowOpset) {
     node->left_window = WindowSide(value);
   } else if (name == "right_window_size" && node->opset >= kWindowOpset) {
@@ -82,10 +85,11 @@ void ReadAttributes(const onnx::NodeProto& proto, AttentionNode* node) {
     }
   }
   if (node->qk_matmul_output < 0) return;  // the mode matters to that output alone
-  node->weights = output_mode == kProbabilities;
-  if (!node->weights) {
+  if (output_mode < 0 || output_mode >= kOutputModes) {
     node->unsupported.push_back(fmt::format("qk_matmul_output in mode {}", output_mode));
+    return;
   }
+  node->scores = static_cast<ScoreMode>(output_mode);
 }
 
 // Finds `name` among the graph's values; an empty name is an absent tensor (-1).
@@ -126,16 +130,21 @@ tl::expected<void, std::string> ReadWiring(const onnx::GraphProto& graph, Attent
   node->k = (*inputs)[kK];
   node->v = (*inputs)[kV];
   node->attn_mask = (*inputs)[kAttnMask];
+  node->past_key = (*inputs)[kPastKey];
+  node->past_value = (*inputs)[kPastValue];
   node->key_lengths = (*inputs)[kKeyLengths];
   node->out = (*outputs)[kY];
+  node->present_key = (*outputs)[kPresentKey];
+  node->present_value = (*outputs)[kPresentValue];
   node->qk_matmul_output = (*outputs)[kQkMatmul];
   if (node->q < 0 || node->k < 0 || node->v < 0 || node->out < 0) {
     return tl::unexpected(std::string("the node lacks Q, K, V or Y"));
   }
-  if ((*inputs)[kPastKey] >= 0 || (*inputs)[kPastValue] >= 0) {
-    node->unsupported.emplace_back("past_key and past_value");
-  } else if ((*outputs)[kPresentKey] >= 0 || (*outputs)[kPresentValue] >= 0) {
-    node->unsupported.emplace_back("present_key and present_value");
+  if ((node->past_key < 0) != (node->past_value < 0)) {
+    return tl::unexpected(std::string("the node has one of past_key and past_value"));
+  }
+  if (node->past_key >= 0 && node->key_lengths >= 0) {
+    node->unsupported.emplace_back("past_key beside nonpad_kv_seqlen, which the standard forbids");
   }
   return {};
 }

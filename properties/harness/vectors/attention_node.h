@@ -11,6 +11,8 @@
 
 #include <tl/expected.hpp>
 
+#include "impl/attention/problem.h"
+
 namespace attest {
 
 struct AttentionNode {
@@ -23,12 +25,14 @@ struct AttentionNode {
   int64_t kv_num_heads = 0;
   std::optional<int64_t> left_window;  // opset 25
   std::optional<int64_t> right_window;
-  bool weights = false;  // qk_matmul_output is there, in mode 3
+  double softcap = 0;                        // 0 = none
+  std::optional<int64_t> softmax_precision;  // ONNX's number of a type, not looked at yet
+  std::optional<ScoreMode> scores;           // what qk_matmul_output holds; nullopt = absent
 
   // Positions among the graph's inputs, which are the numbers of the input_N.pb files; likewise for
   // outputs. -1 = absent.
-  int q = -1, k = -1, v = -1, attn_mask = -1, key_lengths = -1;
-  int out = -1, qk_matmul_output = -1;
+  int q = -1, k = -1, v = -1, attn_mask = -1, past_key = -1, past_value = -1, key_lengths = -1;
+  int out = -1, present_key = -1, present_value = -1, qk_matmul_output = -1;
 };
 
 // Reads a model file. The error is one line: a file that is no model, or one without a node. A

@@ -54,6 +54,31 @@ tl::expected<Array, std::string> ToBhsd(const char* name, const OnnxTensor& tens
   return result;
 }
 
+// K or V behind its past, along the axis of keys.
+tl::expected<Array, std::string> Behind(const char* name, const OnnxTensor& past_tensor,
+                                        const Array& recent) {
+  if (past_tensor.dims.size() != 4) {
+    return Fail("past of {} of rank {}, not 4", name, past_tensor.dims.size());
+  }
+  auto past = ToBhsd(name, past_tensor, /*heads=*/0);
+  if (!past) return past;
+  const Shape4 &before = past->shape, &after = recent.shape;
+  if (before[0] != after[0] || before[1] != after[1] || before[3] != after[3]) {
+    return Fail("past of {} has shape [{}] before [{}]", name, fmt::join(before, ", "),
+                fmt::join(after, ", "));
+  }
+  Array whole({after[0], after[1], before[2] + after[2], after[3]});
+  size_t at = 0;
+  for (int64_t b = 0; b < after[0]; ++b)
+    for (int64_t h = 0; h < after[1]; ++h)
+      for (int64_t j = 0; j < whole.shape[2]; ++j)
+        for (int64_t d = 0; d < after[3]; ++d) {
+          whole.values[at++] =
+              j < before[2] ? past->At(b, h, j, d) : recent.At(b, h, j - before[2], d);
+        }
+  return whole;
+}
+
 // Q, K and V fix the sizes. K and V that do not fit each other show when the case is validated.
 Done TakeTensors(const AttentionNode& node, const std::vector<OnnxTensor>& inputs, Case* c) {
   const auto at = [&inputs](int position) -> const OnnxTensor& {
@@ -65,6 +90,14 @@ Done TakeTensors(const AttentionNode& node, const std::vector<OnnxTensor>& input
   if (!k) return tl::unexpected(k.error());
   auto v = ToBhsd("V", at(node.v), node.kv_num_heads);
   if (!v) return tl::unexpected(v.error());
+  if (node.past_key >= 0) {
+    const int64_t recent = k->shape[2];
+    k = Behind("K", at(node.past_key), *k);
+    if (!k) return tl::unexpected(k.error());
+    v = Behind("V", at(node.past_value), *v);
+    if (!v) return tl::unexpected(v.error());
+    c->storage.past = k->shape[2] - recent;
+  }
   Problem& p = c->problem;
   p.batch = q->shape[0];
   p.q_heads = q->shape[1];
@@ -83,13 +116,46 @@ Done TakeTensors(const AttentionNode& node, const std::vector<OnnxTensor>& input
 void CheckTypes(const AttentionNode& node, const std::vector<OnnxTensor>& inputs,
                 Reasons* reasons) {
   const OnnxTensor& q = inputs[static_cast<size_t>(node.q)];
-  for (const auto& [name, position] : {std::pair("K", node.k), std::pair("V", node.v)}) {
+  for (const auto& [name, position] :
+       {std::pair("K", node.k), std::pair("V", node.v), std::pair("past_key", node.past_key),
+        std::pair("past_value", node.past_value)}) {
+    if (position < 0) continue;
     const OnnxTensor& other = inputs[static_cast<size_t>(position)];
     if (other.dtype != q.dtype) {
       reasons->push_back(
           fmt::format("{} of type {} beside Q of type {}", name, other.type_name, q.type_name));
     }
   }
+}
+
+// ONNX's number of a floating type.
+std::optional<DType> TypeOf(int64_t number) {
+  switch (number) {
+    case 1:
+      return DType::kF32;
+    case 10:
+      return DType::kF16;
+    case 11:
+      return DType::kF64;
+    case 16:
+      return DType::kBF16;
+    default:
+      return std::nullopt;
+  }
+}
+
+// A softmax in another type than the tensors' only rounds otherwise. Where that type is no narrower
+// than theirs, in digits and in range, it errs less than the bound grants a kernel of theirs, and the
+// same answers are due; where it is narrower the stored ones may lie further off, and no Problem
+// says so.
+void CheckSoftmaxPrecision(const AttentionNode& node, DType dtype, Reasons* reasons) {
+  if (!node.softmax_precision) return;
+  const std::optional<DType> type = TypeOf(*node.softmax_precision);
+  const bool is_enough = type && TraitsOf(*type).unit_roundoff <= TraitsOf(dtype).unit_roundoff &&
+                         TraitsOf(*type).max_finite >= TraitsOf(dtype).max_finite;
+  if (is_enough) return;
+  reasons->push_back(
+      fmt::format("softmax_precision {} beside {}", *node.softmax_precision, Name(dtype)));
 }
 
 // The 4-D shape of a mask (1 in front), or the reason why it is none.
@@ -153,6 +219,7 @@ void TakeMask(const OnnxTensor& mask, int64_t opset, Case* c, Reasons* reasons) 
     plane.bits.push_back(boolean ? value != 0 : value != kMinusInf);
   }
   (boolean ? p.mask : p.bias) = std::move(plane);
+  if (mask.dtype == DType::kF32 && p.dtype != DType::kF32) p.bias_dtype = DType::kF32;
   if (!boolean) c->literals[DataTensor::kBias] = std::move(values);
 }
 
@@ -168,12 +235,15 @@ void TakeKeyLengths(const OnnxTensor& lengths, Problem* p, Reasons* reasons) {
   }
 }
 
-// The standard's rule: row i stands at key i without a cache; with key lengths, the last row stands
-// at the last key within its batch item's length.
-void PlaceDiagonal(const AttentionNode& node, Problem* p) {
+// The standard's rule: row i stands at key i without a cache, at the i-th new key behind a past; with
+// key lengths, the last row stands at the last key within its batch item's length.
+void PlaceDiagonal(const AttentionNode& node, int64_t past, Problem* p) {
   p->causal = node.causal;
   p->window = {node.left_window, node.right_window};
-  if (!p->key_lengths || (!p->causal && !p->window.active())) return;
+  if (!p->causal && !p->window.active()) return;
+  if (past > 0) p->diagonal_offset.assign(static_cast<size_t>(p->batch), past);
+  if (!p->key_lengths) return;
+  p->diagonal_offset.clear();
   for (const int64_t length : *p->key_lengths) p->diagonal_offset.push_back(length - p->q_len);
 }
 
@@ -191,16 +261,33 @@ tl::expected<Array, std::string> TakeOutput(const char* name, const OnnxTensor& 
 Done TakeOutputs(const AttentionNode& node, const std::vector<OnnxTensor>& outputs,
                  VectorCase* vector) {
   const Problem& p = vector->c.problem;
-  auto out =
-      TakeOutput("Y", outputs[static_cast<size_t>(node.out)], node.q_num_heads, p.OutShape());
-  if (!out) return tl::unexpected(out.error());
-  vector->out = std::move(*out);
-  if (!node.weights) return {};
-  auto weights = TakeOutput("qk_matmul_output", outputs[static_cast<size_t>(node.qk_matmul_output)],
-                            /*heads=*/0, p.WeightsShape());
-  if (!weights) return tl::unexpected(weights.error());
-  vector->weights = std::move(*weights);
+  const struct {
+    const char* name;
+    int position;
+    int64_t heads;  // of a 3-D tensor
+    Shape4 shape;
+    Array* target;
+  } wanted[] = {
+      {"Y", node.out, node.q_num_heads, p.OutShape(), &vector->out},
+      {"qk_matmul_output", node.qk_matmul_output, 0, p.WeightsShape(),
+       p.want_weights ? &vector->weights : &vector->scores},
+      {"present_key", node.present_key, 0, p.KShape(), &vector->present_k},
+      {"present_value", node.present_value, 0, p.VShape(), &vector->present_v},
+  };
+  for (const auto& output : wanted) {
+    if (output.position < 0) continue;
+    auto taken = TakeOutput(output.name, outputs[static_cast<size_t>(output.position)],
+                            output.heads, output.shape);
+    if (!taken) return tl::unexpected(taken.error());
+    *output.target = std::move(*taken);
+  }
   return {};
+}
+
+// Probabilities are weights, which more kernels give.
+void WantScores(const AttentionNode& node, Problem* p) {
+  p->want_weights = node.scores == ScoreMode::kWeights;
+  if (!p->want_weights) p->want_scores = node.scores;
 }
 
 }  // namespace
@@ -212,13 +299,15 @@ Done Translate(const AttentionNode& node, const std::vector<OnnxTensor>& inputs,
   reasons = node.unsupported;
   if (auto taken = TakeTensors(node, inputs, &c); !taken) return taken;
   CheckTypes(node, inputs, &reasons);
+  CheckSoftmaxPrecision(node, c.problem.dtype, &reasons);
   c.problem.scale = node.scale;
-  c.problem.want_weights = node.weights;
+  c.problem.softcap = node.softcap;
+  WantScores(node, &c.problem);
   c.origin = "ONNX vector " + vector->name;
   if (node.key_lengths >= 0) {
     TakeKeyLengths(inputs[static_cast<size_t>(node.key_lengths)], &c.problem, &reasons);
   }
-  PlaceDiagonal(node, &c.problem);
+  PlaceDiagonal(node, c.storage.past, &c.problem);
   // Before the mask, because padding it to sizes that nobody has checked could take all memory.
   if (auto error = Validate(c.problem)) reasons.push_back(std::move(*error));
   if (node.attn_mask >= 0 && reasons.empty()) {

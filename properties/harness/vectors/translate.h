@@ -1,5 +1,5 @@
-// From ONNX's conventions to a Case: 3-D tensors become 4-D, the diagonal is placed by the
-// standard's rule, a short mask is padded. The only place that knows these conventions of stored
+// From ONNX's conventions to a Case: 3-D tensors become 4-D, past keys and values are put before the
+// new ones, the diagonal is placed by the standard's rule, a short mask is padded. The only place that knows these conventions of stored
 // vectors.
 #ifndef ATTEST_HARNESS_VECTORS_TRANSLATE_H_
 #define ATTEST_HARNESS_VECTORS_TRANSLATE_H_

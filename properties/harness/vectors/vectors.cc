@@ -56,10 +56,13 @@ Result<std::vector<OnnxTensor>> ReadTensors(const fs::path& data_set, const char
 
 Result<VectorCase> ReadDataSet(const std::string& name, const AttentionNode& node,
                                const fs::path& data_set) {
-  const int last_input = std::max({node.q, node.k, node.v, node.attn_mask, node.key_lengths});
+  const int last_input = std::max(
+      {node.q, node.k, node.v, node.attn_mask, node.past_key, node.past_value, node.key_lengths});
   const auto inputs = ReadTensors(data_set, "input", last_input);
   if (!inputs) return tl::unexpected(inputs.error());
-  const auto outputs = ReadTensors(data_set, "output", std::max(node.out, node.qk_matmul_output));
+  const int last_output =
+      std::max({node.out, node.present_key, node.present_value, node.qk_matmul_output});
+  const auto outputs = ReadTensors(data_set, "output", last_output);
   if (!outputs) return tl::unexpected(outputs.error());
   VectorCase vector;
   vector.name = name;

@@ -15,14 +15,19 @@
 
 namespace attest {
 
-// One test data set. The expected values are the standard's: rows without a visible key are zero.
-// Tolerances are the caller's affair.
+// One test data set. The expected values are the standard's, its errata of 2026-06 included: rows
+// without a visible key are zero, the softcap comes before the mask. Tolerances are the caller's
+// affair.
 struct VectorCase {
   std::string name;                      // the folder's name; NAME/test_data_set_N where N > 0
   std::vector<std::string> unsupported;  // why it is no case of ours; empty = the rest is filled in
-  Case c;                                // valid, every tensor a literal; want_weights as stored
-  Array out;                             // [batch, q_heads, q_len, value_dim]
-  Array weights;                         // [batch, q_heads, q_len, kv_len]; empty where not stored
+  // Valid, every tensor a literal; past keys and values as Storage::past; want_weights and
+  // want_scores as stored.
+  Case c;
+  Array out;                   // [batch, q_heads, q_len, value_dim]
+  Array weights;               // [batch, q_heads, q_len, kv_len]; empty where not stored
+  Array scores;                // likewise
+  Array present_k, present_v;  // [batch, kv_heads, kv_len, dim]; likewise
 };
 
 // Reads every test folder in `dir`, or `dir` itself where it is one, sorted by name. Tests of other

@@ -256,19 +256,84 @@ TEST_F(FolderTest, ProbabilitiesAreExpectedWeights) {
   EXPECT_THAT(vector.weights.values, ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST_F(FolderTest, EveryUnsupportedFeatureIsNamed) {
-  AddFloat("softcap", 2);
-  AddInt("softmax_precision", 1);
-  AddInt("sparkle", 1);
+TEST_F(FolderTest, OtherModesAreExpectedScores) {
+  AddOutput("");
+  AddOutput("");
+  AddOutput("qk_matmul_output", Floats({1, 1, 2, 3}, {1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(ReadSupported().c.problem.want_scores, ScoreMode::kRaw);
+  AddInt("qk_matmul_output_mode", 2);
+  const VectorCase vector = ReadSupported();
+  EXPECT_EQ(vector.c.problem.want_scores, ScoreMode::kBiased);
+  EXPECT_FALSE(vector.c.problem.want_weights);
+  EXPECT_THAT(vector.scores.values, ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(FolderTest, ThePastStandsBeforeTheNewKeysAndMovesTheDiagonal) {
   AddInput("");
-  AddInput("past_key", Floats({1, 1, 1, 1}, {0}));
-  AddInput("past_value", Floats({1, 1, 1, 1}, {0}));
+  AddInput("past_key", Floats({1, 1, 2, 1}, {-1, -2}));
+  AddInput("past_value", Floats({1, 1, 2, 1}, {-3, -4}));
+  AddOutput("present_key", Floats({1, 1, 5, 1}, {-1, -2, 3, 4, 5}));
+  AddOutput("present_value", Floats({1, 1, 5, 1}, {-3, -4, 6, 7, 8}));
+  AddInt("is_causal", 1);
+  const VectorCase vector = ReadSupported();
+  EXPECT_EQ(vector.c.problem.kv_len, 5);
+  EXPECT_EQ(vector.c.storage.past, 2);
+  EXPECT_THAT(vector.c.problem.diagonal_offset, ElementsAre(2));
+  EXPECT_THAT(Materialise(vector.c).k.values, ElementsAre(-1, -2, 3, 4, 5));
+  EXPECT_THAT(vector.present_v.values, ElementsAre(-3, -4, 6, 7, 8));
+}
+
+TEST_F(FolderTest, APastThatDoesNotFitIsAnError) {
+  AddInput("");
+  AddInput("past_key", Floats({1, 1, 2, 1}, {-1, -2}));
+  Write();
+  EXPECT_THAT(ReadError(), HasSubstr("one of past_key and past_value"));
+  AddInput("past_value", Floats({1, 2, 1, 1}, {-3, -4}));
+  Write();
+  EXPECT_THAT(ReadError(), HasSubstr("past of V has shape [1, 2, 1, 1] before [1, 1, 3, 1]"));
+}
+
+TEST_F(FolderTest, SoftcapIsTheSoftcap) {
+  AddFloat("softcap", 2);
+  EXPECT_EQ(ReadSupported().c.problem.softcap, 2);
+}
+
+TEST_F(FolderTest, ASoftmaxAtLeastAsWideAsTheTensorsIsNoOther) {
+  for (const int64_t wide : {1, 11}) {
+    model_.mutable_graph()->mutable_node(0)->clear_attribute();
+    AddInt("softmax_precision", wide);
+    ReadSupported();
+  }
+  for (const int64_t narrow : {10, 16, 7}) {
+    model_.mutable_graph()->mutable_node(0)->clear_attribute();
+    AddInt("softmax_precision", narrow);
+    EXPECT_THAT(ReadOne().unsupported, ElementsAre(HasSubstr("softmax_precision")));
+  }
+}
+
+TEST_F(FolderTest, AnF32MaskBesideHalvesKeepsItsType) {
+  for (onnx::TensorProto* tensor : {&inputs_[0], &inputs_[1], &inputs_[2], &outputs_[0]}) {
+    const auto values = tensor->float_data();
+    tensor->clear_float_data();
+    tensor->set_data_type(onnx::TensorProto::FLOAT16);
+    for (size_t i = 0; i < static_cast<size_t>(values.size()); ++i) tensor->add_int32_data(0x3C00);
+  }
+  AddInput("attn_mask", Floats({1, 3}, {0.1f, 0, 0}));
+  const VectorCase vector = ReadSupported();
+  EXPECT_EQ(vector.c.problem.BiasDType(), DType::kF32);
+  EXPECT_EQ(Materialise(vector.c).bias.values[0], 0.1f);
+}
+
+TEST_F(FolderTest, EveryUnsupportedFeatureIsNamed) {
+  AddFloat("softcap", -2);
+  AddInt("softmax_precision", 10);
+  AddInt("sparkle", 1);
+  AddInt("qk_matmul_output_mode", 4);
   AddOutput("");
   AddOutput("");
   AddOutput("qk_matmul_output");
   EXPECT_THAT(ReadOne().unsupported,
-              ElementsAre(HasSubstr("past_key"), "softcap 2", "softmax_precision 1",
-                          "attribute sparkle", "qk_matmul_output in mode 0"));
+              ElementsAre("softcap -2", "attribute sparkle", "qk_matmul_output in mode 4"));
 }
 
 TEST_F(FolderTest, OtherOperatorsAndOpsetsAreUnsupportedNotErrors) {
@@ -286,7 +351,7 @@ TEST_F(FolderTest, WhatNoProblemHoldsIsUnsupported) {
 
 TEST_F(FolderTest, SoftcapOfZeroIsOff) {
   AddFloat("softcap", 0);
-  ReadSupported();
+  EXPECT_EQ(ReadSupported().c.problem.softcap, 0);
 }
 
 TEST_F(FolderTest, FolderWithoutTestsIsAnError) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/feature_faults.h"
 #include "properties/harness/judge/explain/hypotheses.h"
 #include "properties/harness/judge/explain/numerics_search.h"
 #include "properties/harness/judge/explain/survey.h"
@@ -111,7 +112,10 @@ class Explainer {
     if (found.phrase.empty() && !IsWrongAndANumber()) {
       found = LooseLeak(scene_, survey_, witness_);
     }
-    if (found.phrase.empty()) found = ByComputation();
+    if (found.phrase.empty()) found = FeatureFault(m_, some_wrong_, some_right_);
+    if (found.phrase.empty()) {
+      found = HasPlainSoftmax(m_.problem) ? ByComputation() : ByNumerics();
+    }
     if (found.phrase.empty()) found = WeakSymptom(scene_, survey_, witness_);
     if (!found.phrase.empty() && !survey_.reach.empty()) found.phrase += "; " + survey_.reach;
     return found;
@@ -309,6 +313,10 @@ class Explainer {
 };
 
 }  // namespace
+
+bool HasPlainSoftmax(const Problem& p) {
+  return p.softcap == 0 && !p.sinks && !p.dropout;
+}
 
 Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output) {
   return Explainer(mismatch, witness, output).Run();

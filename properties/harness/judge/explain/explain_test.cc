@@ -1,5 +1,6 @@
 #include "properties/harness/judge/explain/explain.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -18,6 +19,7 @@
 #include "impl/reference/plain_precision.h"
 #include "properties/harness/judge/explain/hypotheses.h"
 #include "properties/harness/judge/explain/survey.h"
+#include "properties/harness/judge/explain/testing.h"
 
 namespace attest {
 namespace {
@@ -25,90 +27,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-const Contract& Strict() {
-  static const Contract kContract = *ParseContract(R"({"contract": "attest-1"})");
-  return kContract;
-}
-
-// A case, what a kernel made of it, and the judge's view of both.
-class Shown {
- public:
-  Shown(const Problem& p, const Inputs& inputs, Outcome outcome)
-      : p_(p),
-        inputs_(inputs),
-        outcome_(std::move(outcome)),
-        reference_(ReferenceFor(p_, inputs_, Strict())),
-        bound_(p_, inputs_, reference_, Strict()) {}
-
-  Mismatch mismatch() { return {p_, inputs_, reference_, bound_, outcome_, Strict()}; }
-  bool IsWrong() { return !TakeSurvey(mismatch()).wrong.empty(); }
-  // Of the middle one of the wrong rows.
-  Explanation Explain() {
-    const Mismatch m = mismatch();
-    const Survey survey = TakeSurvey(m);
-    if (survey.wrong.empty()) return {};
-    return ExplainMismatch(m, survey.wrong[survey.wrong.size() / 2], "out");
-  }
-
- private:
-  const Problem p_;
-  const Inputs inputs_;
-  const Outcome outcome_;
-  const Reference reference_;
-  ErrorBound bound_;
-};
-
-// What the reference makes of a problem, rounded as a kernel would.
-Outcome RoundedOutcome(const Problem& p, const Inputs& inputs) {
-  Reference r = ComputeReference(p, inputs, Strict().semantics);
-  for (double& x : r.out.values) x = RoundTo(p.dtype, x);
-  for (double& x : r.lse.values) x = RoundTo(p.LseDType(), x);
-  return {OutcomeStatus::kComputed, "", {}, false, r.out, r.lse, {}};
-}
-
-// Two items, heads in groups of two, partial tiles everywhere; no rule that hides.
-Problem OpenProblem() {
-  Problem p;
-  p.batch = 2;
-  p.q_heads = 4;
-  p.kv_heads = 2;
-  p.q_len = 7;
-  p.kv_len = 11;
-  p.head_dim = 6;
-  p.value_dim = 5;
-  p.want_lse = true;
-  return p;
-}
-
-Inputs InputsOf(const Problem& p) {
-  std::mt19937_64 random(4);
-  return RandomInputs(random, p);
-}
-
-BitPlane RandomPlane(const Problem& p) {
-  std::mt19937_64 random(5);
-  BitPlane plane{p.WeightsShape(), 4, {}};
-  for (int64_t n = ElementCount(plane.shape); n > 0; --n) plane.bits.push_back(random() % 3 != 0);
-  return plane;
-}
-
-// One faulty kernel: the class due, the options the fault needs, and what the kernel computes.
-struct FaultyKernel {
-  std::string_view cause_class;
-  std::function<void(Problem&)> set_up;
-  std::function<Outcome(Problem, Inputs)> run;
-};
-
-// The kernel computes another problem.
-std::function<Outcome(Problem, Inputs)> Solves(std::function<void(Problem&)> change) {
-  return [change](Problem p, const Inputs& inputs) {
-    change(p);
-    Inputs in = inputs;
-    if (!p.bias) in.bias = {};
-    return RoundedOutcome(p, in);
-  };
-}
 
 // The kernel computes with other tensors.
 std::function<Outcome(Problem, Inputs)> Reads(std::function<void(Inputs&)> change) {
@@ -301,14 +219,7 @@ std::vector<FaultyKernel> SoftmaxFaults() {
 
 TEST(ExplainTest, FaultsOfEveryKindAreNamed) {
   for (const auto& family : {VisibilityFaults(), SourceFaults(), SoftmaxFaults()}) {
-    for (const FaultyKernel& kernel : family) {
-      Problem p = OpenProblem();
-      kernel.set_up(p);
-      const Inputs inputs = InputsOf(p);
-      const Explanation found = Shown(p, inputs, kernel.run(p, inputs)).Explain();
-      EXPECT_EQ(found.cause_class, kernel.cause_class) << found.phrase;
-      EXPECT_NE(found.phrase, "");
-    }
+    ExpectNamed(family);
   }
 }
 
@@ -446,7 +357,11 @@ TEST(ExplainTest, TheTrueRuleIsTheReference) {
   std::mt19937_64 random(12);
   int rows = 0;
   for (int round = 0; round < 60; ++round) {
-    const Problem p = RandomProblem(random, DType::kF32);
+    Problem p = RandomProblem(random, DType::kF32);
+    AddRandomFeatures(random, p);
+    p.softcap = 0;  // rules of rows know none of these
+    p.sinks.reset();
+    p.dropout.reset();
     const Inputs inputs = RandomInputs(random, p);
     Shown shown(p, inputs, RoundedOutcome(p, inputs));
     const Mismatch m = shown.mismatch();
@@ -476,7 +391,9 @@ TEST(ExplainTest, ClassesAreListedOnceAndCoverTheMutants) {
   }
   for (const Mutant& mutant : Mutants()) {
     if (mutant.kind == MutantKind::kNull || mutant.mutation == Mutation::kRowUnwritten) continue;
-    EXPECT_EQ(ids.count(mutant.cause), 1u) << mutant.cause;
+    EXPECT_TRUE(std::ranges::any_of(ids, [&](std::string_view id) {
+      return IsAmong(id, mutant.cause);
+    })) << mutant.cause;
   }
 }
 

@@ -15,6 +15,9 @@
 
 namespace attest {
 
+// Whether rules of rows can say what the problem computes: they know no softcap, sinks and dropout.
+bool HasPlainSoftmax(const Problem& problem);
+
 // A row as a problem of its own, to be changed by a fault before its terms are listed: of one batch
 // item, head and query, with the case's kv_len, its diagonal at diagonal_offset[0].
 struct RowCase {
@@ -43,6 +46,8 @@ class Scene {
   // Makes the row read the plane (and the values) of row `at`.
   void ReadMaskAt(const Row& at, RowCase& c) const;
   void ReadBiasAt(const Row& at, RowCase& c) const;
+  void ReadDocumentAt(const Row& at, RowCase& c) const;
+  void ReadBlocksAt(const Row& at, RowCase& c) const;
   // The rule of the row case: its visible keys as terms.
   RowRule RuleOf(const RowCase& c) const;
   RowRule TrueRule(const Row& row) const { return RuleOf(CaseOf(row)); }

@@ -57,6 +57,7 @@ class TermSoftmax {
     one.head_dim = rule.dims;
     one.value_dim = p.value_dim;
     one.dtype = p.dtype;
+    one.fp8 = p.fp8;
     one.scale = rule.scale;
     one.want_lse = true;
     one.want_weights = with_weights;

@@ -29,6 +29,23 @@ void Scene::ReadBiasAt(const Row& at, RowCase& c) const {
   c.problem.bias = std::move(plane);
 }
 
+void Scene::ReadDocumentAt(const Row& at, RowCase& c) const {
+  const Documents& all = *problem().documents;
+  const auto first = all.key.begin() + at.batch * problem().kv_len;
+  c.problem.documents =
+      Documents{{all.query[static_cast<size_t>(at.batch * problem().q_len + at.query)]},
+                {first, first + problem().kv_len}};
+}
+
+void Scene::ReadBlocksAt(const Row& at, RowCase& c) const {
+  const BlockMask& all = *problem().block_mask;
+  BlockMask row{1, all.block_k, {{1, 1, 1, all.plane.shape[3]}, 4, {}}};
+  for (int64_t n = 0; n < all.plane.shape[3]; ++n) {
+    row.plane.bits.push_back(all.plane.At(at.batch, at.head, at.query / all.block_q, n) ? 1 : 0);
+  }
+  c.problem.block_mask = std::move(row);
+}
+
 RowCase Scene::CaseOf(const Row& row) const {
   if (!last_case_ || last_case_->first != row) last_case_ = {row, MakeCase(row)};
   return last_case_->second;
@@ -44,6 +61,11 @@ RowCase Scene::MakeCase(const Row& row) const {
   c.problem.window = p.window;
   c.problem.diagonal_offset = {row.query + p.DiagonalOffset(row.batch)};
   if (p.key_lengths) c.problem.key_lengths = {(*p.key_lengths)[static_cast<size_t>(row.batch)]};
+  if (p.prefix_lengths) {
+    c.problem.prefix_lengths = {(*p.prefix_lengths)[static_cast<size_t>(row.batch)]};
+  }
+  if (p.documents) ReadDocumentAt(row, c);
+  if (p.block_mask) ReadBlocksAt(row, c);
   if (p.mask) ReadMaskAt(row, c);
   if (p.bias) ReadBiasAt(row, c);
   c.rule.query = row;
@@ -57,6 +79,8 @@ Term Scene::TermOf(const RowCase& c, int64_t j) const {
   Term term{c.k, c.v, 0, j};
   term.k.key = term.v.key = j;
   if (c.problem.bias && c.problem.bias->At(0, 0, 0, j)) term.bias = c.bias[static_cast<size_t>(j)];
+  const Row& row = c.rule.query;
+  term.bias += problem().Alibi(row.batch, row.head, row.query, j);
   return term;
 }
 

@@ -7,6 +7,7 @@
 
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/padding.h"
 #include "properties/harness/judge/tally.h"
 
 namespace attest {
@@ -113,6 +114,7 @@ std::string DescribeReach(const Survey& survey) {
 }  // namespace
 
 bool RowIsJudged(const Mismatch& m, const Row& row) {
+  if (PaddingDueOf(m.problem, m.is_packed, m.contract, row) != PaddingDue::kAsAnyRow) return false;
   if (m.bound.IsUnconstrained(row)) return false;
   return IsEmptyRow(m.problem, row) || m.contract.visible_nan_propagates || !ExpectsNan(m, row);
 }

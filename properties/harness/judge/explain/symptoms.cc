@@ -97,7 +97,7 @@ class Symptoms {
   // with something to compare, for of one row alone anything may be the cause.
   template <typename IsLost>
   bool LooksEmptyWhere(IsLost is_lost) const {
-    const auto sees_keys = [&](const Row& row) { return !IsEmptyRow(p_, row); };
+    const auto sees_keys = [&](const Row& row) { return !SeesNoKey(p_, row); };
     return survey_.wrong.size() + survey_.right.size() > 1 &&
            std::all_of(
                survey_.wrong.begin(), survey_.wrong.end(),
@@ -168,15 +168,16 @@ class Symptoms {
   }
 
   Explanation Leak() const {
-    constexpr unsigned kAll =
-        kHiddenByLength | kHiddenByCausal | kHiddenByWindow | kHiddenByMask | kHiddenByBias;
+    constexpr unsigned kAll = ~0u;
     constexpr std::pair<unsigned, std::string_view> kMechanisms[] = {
         {kAll, ""},
         {kHiddenByLength, " by its length"},
         {kHiddenByCausal, " by causality"},
         {kHiddenByWindow, " by the window"},
         {kHiddenByMask, " by the mask"},
-        {kHiddenByBias, " by the additive mask"}};
+        {kHiddenByBias, " by the additive mask"},
+        {kHiddenByDocument, " by its document"},
+        {kHiddenByBlock, " by the block mask"}};
     for (const auto& [mechanisms, word] : kMechanisms) {
       if (!LeaksThrough(mechanisms)) continue;
       return {"hidden-nonfinite",

@@ -111,6 +111,8 @@ std::string_view HidingWord(unsigned why) {
   if (why & kHiddenByCausal) return "causality";
   if (why & kHiddenByWindow) return "the window";
   if (why & kHiddenByMask) return "the mask";
+  if (why & kHiddenByDocument) return "its document";
+  if (why & kHiddenByBlock) return "the block mask";
   return "the additive mask";
 }
 

@@ -186,6 +186,7 @@ const Variant kVariants[] = {
     {"skip-out", [](const Arguments&, Hostile&) {}},
     {"nan-bits", [](const Arguments&, Hostile&) {}},
     {"unsupported", [](const Arguments&, Hostile&) {}},
+    {"needs-bytes", [](const Arguments&, Hostile&) {}},
     {"odd-status", [](const Arguments&, Hostile&) {}},
     {"count-calls", [](const Arguments&, Hostile&) {}},
     {"fault-on-third",
@@ -248,6 +249,9 @@ attest_status Forward(void* kernel, attest_call* call) {
     std::snprintf(call->message, call->message_size, "not on\nTuesdays \xff");
     return ATTEST_UNSUPPORTED;
   }
+  // k has to be 8-bit unsigned, as fp8 and booleans are
+  if (hostile.variant == "needs-bytes" && (a.k->dtype.code != kDLUInt || a.k->dtype.bits != 8))
+    return ATTEST_UNSUPPORTED;
   if (hostile.variant == "odd-status") return static_cast<attest_status>(17);
   if (hostile.variant == "skip-out" || a.out == nullptr) return ATTEST_OK;
   Copy(a);

@@ -12,12 +12,13 @@ namespace {
 
 using nlohmann::json;
 
+// DLPack 0.6 has no type for booleans, nor for 8-bit floats: both are plain bytes.
 DLDataType TypeOf(const std::string& name) {
   if (name == "f32") return {kDLFloat, 32, 1};
   if (name == "f64") return {kDLFloat, 64, 1};
   if (name == "f16") return {kDLFloat, 16, 1};
   if (name == "bf16") return {kDLBfloat, 16, 1};
-  if (name == "bool") return {kDLUInt, 8, 1};
+  if (name == "bool" || name == "e4m3" || name == "e5m2") return {kDLUInt, 8, 1};
   if (name == "i64") return {kDLInt, 64, 1};
   throw std::invalid_argument("unknown dtype " + name);
 }

@@ -1,0 +1,283 @@
+"""The attest worker for kernels written in Python: `attest check python:my.py:attention`.
+
+attest starts it; nobody else does. It speaks the worker protocol (PROTOCOL.md) on descriptor 3 and maps the
+arena, descriptor 4. A kernel is a function in a file, with its contract beside it:
+
+    CONTRACT = {"contract": "attest-1", "dtypes": ["f32"], "features": ["causal"], "lse": "none"}
+
+    def attention(q, k, v, *, scale, causal=False): ...
+
+Tensors are numpy arrays over the shared memory, inputs read-only, in the layout that the contract names; every
+other tensor and option of a call comes as a keyword (NAMES below), and only where the call has it. A bf16
+tensor comes as float32, for numpy has no such type, and an fp8 one as bytes. With `TENSORS = "torch"` in the
+file they are torch tensors over the same memory, bf16 included. The function returns out, or a tuple in the
+order out, lse, weights, scores, present_k, present_v of those that were asked for (want_lse and so on), or a
+dictionary of them. NotImplementedError means UNSUPPORTED; any other exception means FAILED.
+"""
+
+import ctypes
+import importlib.util
+import inspect
+import json
+import mmap
+import os
+import resource
+import socket
+import struct
+import sys
+
+CONTROL, ARENA = 3, 4
+PROTOCOL = 1
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+try:
+    import numpy
+except ImportError:
+    if os.path.exists(SYSTEM_PYTHON) and os.path.realpath(sys.executable) != os.path.realpath(SYSTEM_PYTHON):
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON] + sys.argv)
+    numpy = None
+
+OK, UNSUPPORTED, INVALID_ARGUMENT, FAILED = range(4)
+
+# The numbers of attest/kernel.h.
+NAMES = {
+    1: "q", 2: "k", 3: "v", 4: "mask", 5: "bias", 6: "key_lengths", 7: "query_lengths", 8: "cu_key_lengths",
+    9: "cu_query_lengths", 10: "diagonal_offset", 11: "document_ids", 12: "prefix_lengths", 13: "block_mask",
+    14: "sinks", 15: "alibi_slopes", 16: "dropout_mask", 17: "past_k", 18: "past_v", 19: "page_table",
+    20: "q_scale", 21: "k_scale", 22: "v_scale", 23: "key_document_ids", 24: "ring_start",
+}
+OUTPUTS = {64: "out", 65: "lse", 66: "weights", 67: "scores", 68: "present_k", 69: "present_v"}
+OPTIONS = {
+    1: "scale", 2: "causal", 3: "window_left", 4: "window_right", 5: "softcap", 6: "dropout", 7: "block_q",
+    8: "block_k", 9: "score_mode", 10: "fp8",
+}
+FLAGS = {"causal"}
+TYPES = {
+    "f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": "<u2", "bool": "|u1", "i64": "<i8", "e4m3": "|u1",
+    "e5m2": "|u1",
+}
+
+
+def from_bf16(words):
+    return (words.astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+def to_bf16(values):
+    """Rounds to nearest, ties to even; a NaN stays one."""
+    values = numpy.ascontiguousarray(values, numpy.float32)
+    bits = values.view(numpy.uint32)
+    rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(numpy.uint16)
+    return numpy.where(numpy.isnan(values), numpy.uint16(0x7FC0), rounded)
+
+
+class Refused(Exception):
+    """The call cannot be made of this kernel; the text is the reason."""
+
+
+class Memory:
+    """The arena, mapped twice: what is read through `reading` cannot be written."""
+
+    def __init__(self):
+        size = os.fstat(ARENA).st_size
+        self.reading = mmap.mmap(ARENA, size, access=mmap.ACCESS_READ)
+        self.writing = mmap.mmap(ARENA, size)
+        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.writing))
+
+    def array(self, tensor, writable):
+        dtype = numpy.dtype(TYPES[tensor["dtype"]])
+        shape = tensor["shape"]
+        if 0 in shape:
+            return numpy.zeros(shape, dtype)
+        strides = [dtype.itemsize * stride for stride in tensor["strides"]]
+        memory = self.writing if writable else self.reading
+        return numpy.ndarray(shape, dtype, memory, tensor["offset"], strides)
+
+
+class Kernel:
+    """The user's function, and how to call it."""
+
+    def __init__(self, path, options, threads):
+        options = dict(options)
+        name = options.pop("variant", "attention")
+        sys.path.insert(0, os.path.dirname(path))
+        spec = importlib.util.spec_from_file_location("attest_kernel", path)
+        if spec is None:
+            raise Refused(f"{path}: is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["attest_kernel"] = module
+        spec.loader.exec_module(module)
+        self.function = getattr(module, name, None)
+        if not callable(self.function):
+            raise Refused(f"{path}: has no function {name}")
+        contract = getattr(self.function, "contract", None) or getattr(module, "CONTRACT", None)
+        if not isinstance(contract, dict):
+            raise Refused(f"{path}: put the contract beside {name}: CONTRACT = {{...}}")
+        self.name = f"{os.path.basename(path)}:{name}"
+        self.version = str(getattr(module, "__version__", "1"))
+        self.contract = json.dumps(contract)
+        self.options = options
+        self.torch = None
+        if getattr(module, "TENSORS", "numpy") == "torch":
+            import torch
+
+            torch.set_num_threads(max(1, threads))
+            self.torch = torch
+        parameters = inspect.signature(self.function).parameters.values()
+        self.takes_all = any(p.kind == p.VAR_KEYWORD for p in parameters)
+        self.accepted = {p.name for p in parameters}
+        unknown = sorted(key for key in options if not self.takes(key))
+        if unknown:
+            raise Refused(f"{path}: {name}() takes no option '{unknown[0]}'")
+
+    def takes(self, keyword):
+        return self.takes_all or keyword in self.accepted
+
+    def shown(self, array, dtype):
+        """An input as the function sees it."""
+        if self.torch is None:
+            if dtype == "bool":
+                return array.view(numpy.bool_)
+            return from_bf16(array) if dtype == "bf16" else array
+        torch = self.torch
+        if dtype == "bf16":
+            # numpy has no bf16: the bits travel as int16 and are seen as what they are.
+            return torch.from_dlpack(Exported(array.view(numpy.int16))).view(torch.bfloat16)
+        if dtype == "bool":
+            return torch.from_dlpack(Exported(array)).view(torch.bool)
+        return torch.from_dlpack(Exported(array))
+
+    def value(self, result, dtype):
+        """A result as a numpy array that can be stored."""
+        if self.torch is not None and isinstance(result, self.torch.Tensor):
+            result = result.detach()
+            result = (result.float() if dtype == "bf16" else result).numpy()
+        return numpy.asarray(result)
+
+
+class Exported:
+    """A read-only array for DLPack, which numpy refuses to hand out: it is never written through this."""
+
+    def __init__(self, array):
+        self.array = numpy.lib.stride_tricks.as_strided(array, writeable=False)
+        self.device = (1, 0)
+
+    def __dlpack__(self, **_):
+        pointer, _ = self.array.__array_interface__["data"]
+        size = sum((n - 1) * s for n, s in zip(self.array.shape, self.array.strides)) + self.array.itemsize
+        memory = (ctypes.c_char * max(size, 0)).from_address(pointer) if self.array.size else bytearray(8)
+        return numpy.ndarray(self.array.shape, self.array.dtype, memory, 0, self.array.strides).__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+def named(result, asked):
+    """What the function returned, by output name."""
+    if isinstance(result, dict):
+        return result
+    if isinstance(result, tuple):
+        return dict(zip(asked, result))
+    return {"out": result}
+
+
+def compute(kernel, memory, call):
+    arguments, outputs = dict(kernel.options), {}
+    for tensor in call["tensors"]:
+        role, dtype = tensor["role"], tensor["dtype"]
+        if role in OUTPUTS:
+            outputs[OUTPUTS[role]] = (memory.array(tensor, True), dtype)
+        elif role in NAMES:
+            arguments[NAMES[role]] = kernel.shown(memory.array(tensor, False), dtype)
+        else:
+            raise NotImplementedError(f"role {role}")
+    for option in call["options"]:
+        name = OPTIONS.get(option["id"])
+        if name is None:
+            raise NotImplementedError(f"option {option['id']}")
+        value = float(option["f"]) if "f" in option else option["i"]
+        arguments[name] = bool(value) if name in FLAGS else value
+    for name in outputs:
+        if name != "out":
+            arguments["want_" + name] = True
+    for name in arguments:
+        if not kernel.takes(name):
+            raise NotImplementedError(f"{kernel.name} takes no {name}")
+    asked = [name for name in OUTPUTS.values() if name in outputs]
+    results = named(kernel.function(**arguments), asked)
+    for name in asked:
+        if results.get(name) is None:
+            raise Refused(f"{kernel.name} returned no {name}")
+        array, dtype = outputs[name]
+        value = kernel.value(results[name], dtype)
+        if value.shape != array.shape:
+            raise Refused(f"{kernel.name} returned {name} of shape {list(value.shape)}, expected "
+                          f"{list(array.shape)}")
+        with numpy.errstate(all="ignore"):
+            array[...] = to_bf16(value) if dtype == "bf16" else value
+
+
+def one_line(error):
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if isinstance(error, (Refused, NotImplementedError)) else f"{type(error).__name__}: {text}"
+
+
+class Worker:
+    def __init__(self):
+        self.control = socket.socket(fileno=CONTROL)
+        self.kernel = self.memory = None
+
+    def reply(self, **fields):
+        self.control.sendall((json.dumps(fields) + "\n").encode())
+
+    def load(self, request):
+        if request["protocol"] != PROTOCOL:
+            raise Refused("unknown protocol version")
+        if numpy is None:
+            raise Refused(f"{sys.executable} has no numpy; install it (Debian: python3-numpy), or name another "
+                          "interpreter in ATTEST_PYTHON")
+        limit = request["memory_limit"]
+        if limit:
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            if hard == resource.RLIM_INFINITY or hard > limit:
+                resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        self.kernel = Kernel(request["library"], request["options"], request["threads"])
+        return {"name": self.kernel.name, "version": self.kernel.version, "contract": self.kernel.contract}
+
+    def map(self, request):
+        self.memory = Memory()
+        return {"addresses": [self.memory.base + slot["offset"] for slot in request["slots"]]}
+
+    def run(self, request):
+        for number, call in enumerate(request["calls"]):
+            status, message = OK, ""
+            struct.pack_into("<I", self.memory.writing, 0, 1)
+            try:
+                compute(self.kernel, self.memory, call)
+            except NotImplementedError as error:
+                status, message = UNSUPPORTED, one_line(error)
+            except MemoryError as error:
+                self.reply(id=request["id"], call=number, status=FAILED, message="", thrown=one_line(error),
+                           out_of_memory=True)
+                continue
+            except Exception as error:
+                status, message = FAILED, one_line(error)
+            struct.pack_into("<I", self.memory.writing, 0, 0)
+            fields = {"message": message} if message else {}
+            self.reply(id=request["id"], call=number, status=status, **fields)
+        sys.stdout.flush()
+
+    def serve(self):
+        for line in self.control.makefile("r", encoding="utf-8"):
+            request = json.loads(line)
+            if request["op"] == "run":
+                self.run(request)
+                continue
+            try:
+                answer = {"load": self.load, "map": self.map}[request["op"]](request)
+            except Exception as error:
+                answer = {"error": one_line(error)}
+            self.reply(id=request["id"], **answer)
+
+
+if __name__ == "__main__":
+    Worker().serve()

@@ -1,0 +1,20 @@
+// Whether a kernel computes the problem without one of its features, or with one taken otherwise:
+// "as if the sinks were ignored". Each is a whole problem of its own, for which the reference and its
+// bound are computed anew. Private to the explainer.
+#ifndef ATTEST_HARNESS_JUDGE_EXPLAIN_FEATURE_FAULTS_H_
+#define ATTEST_HARNESS_JUDGE_EXPLAIN_FEATURE_FAULTS_H_
+
+#include <vector>
+
+#include "properties/harness/judge/explain/explain.h"
+
+namespace attest {
+
+// The first feature whose absence gives every row of `wrong` and of `right`; empty where none does,
+// and in cases too large to be computed again. Neither list need be whole.
+Explanation FeatureFault(const Mismatch& mismatch, const std::vector<Row>& wrong,
+                         const std::vector<Row>& right);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_JUDGE_EXPLAIN_FEATURE_FAULTS_H_

@@ -1,0 +1,110 @@
+#include "properties/harness/judge/explain/feature_faults.h"
+
+#include "properties/harness/judge/explain/testing.h"
+
+namespace attest {
+namespace {
+
+void Capped(Problem& p) {
+  p.softcap = 1.5;
+  p.alibi_slopes = {2, 1, 0.5, 0.25};
+}
+void Sunk(Problem& p) {
+  p.causal = true;
+  p.diagonal_offset = {2, 6};
+  p.sinks = {1, 0, 2, -1};
+}
+void Dropped(Problem& p) {
+  p.dropout = Dropout{0.25, RandomPlane(p)};
+}
+void Scored(Problem& p) {
+  Capped(p);
+  p.want_scores = ScoreMode::kCapped;
+}
+
+std::vector<FaultyKernel> FeatureFaults() {
+  const auto documents = [](Problem& p) {
+    p.documents.emplace();
+    for (int64_t n = 0; n < p.batch * p.q_len; ++n)
+      p.documents->query.push_back((n + n / 7) % 7 / 3);
+    for (int64_t n = 0; n < p.batch * p.kv_len; ++n) p.documents->key.push_back(n % 11 / 5);
+  };
+  const auto blocks = [](Problem& p) {
+    p.block_mask = BlockMask{7, 4, {{1, 1, 1, 3}, 4, {1, 0, 1}}};
+  };
+  const auto many_blocks = [](Problem& p) {
+    p.block_mask = BlockMask{7, 4, {{1, 4, 1, 3}, 4, {1, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1}}};
+  };
+  const auto slid_alibi = [](Problem& p) {
+    p.diagonal_offset = {2, 6};
+    p.alibi_slopes = {2, 1, 0.5, 0.25};
+  };
+  const auto prefix = [](Problem& p) {
+    p.causal = true;
+    p.prefix_lengths = {3, 6};
+  };
+  return {
+      {"softcap-ignored", Capped, Solves([](Problem& p) { p.softcap = 0; })},
+      {"softcap-order", Capped,
+       [](const Problem& p, const Inputs& inputs) {
+         Semantics other = Strict().semantics;
+         other.softcap_order = SoftcapOrder::kAfterBias;
+         return RoundedOutcome(p, inputs, other);
+       }},
+      {"alibi-ignored", Capped, Solves([](Problem& p) { p.alibi_slopes.reset(); })},
+      {"sinks-ignored", Sunk, Solves([](Problem& p) { p.sinks.reset(); })},
+      {"causal-ignored", Sunk, Solves([](Problem& p) { p.causal = false; })},
+      {"diagonal-top-left", Sunk, Solves([](Problem& p) { p.diagonal_offset.clear(); })},
+      {"dropout-ignored", Dropped, Solves([](Problem& p) { p.dropout.reset(); })},
+      {"dropout-unscaled", Dropped, Solves([](Problem& p) { p.dropout->probability = 0; })},
+      {"documents-ignored", documents, Solves([](Problem& p) { p.documents.reset(); })},
+      {"blocks-ignored", blocks, Solves([](Problem& p) { p.block_mask.reset(); })},
+      {"prefix-ignored", prefix, Solves([](Problem& p) { p.prefix_lengths.reset(); })},
+      {"scores-mode", Scored, Solves([](Problem& p) { p.want_scores = ScoreMode::kRaw; })},
+      {"scores-mode", Scored, Solves([](Problem& p) { p.want_scores = ScoreMode::kBiased; })},
+      {"head-0-for-all", Capped, Solves([](Problem& p) {
+         p.alibi_slopes = {2, 2, 2, 2};
+       })},
+      {"head-0-for-all", Sunk, Solves([](Problem& p) {
+         p.sinks = {1, 1, 1, 1};
+       })},
+      {"batch-0-for-all", prefix, Solves([](Problem& p) {
+         p.prefix_lengths = {3, 3};
+       })},
+      {"batch-0-for-all", documents, Solves([](Problem& p) {
+         for (int64_t n = 0; n < p.q_len; ++n) p.documents->query[7 + n] = p.documents->query[n];
+         for (int64_t n = 0; n < p.kv_len; ++n) p.documents->key[11 + n] = p.documents->key[n];
+       })},
+      {"head-0-for-all", many_blocks, Solves([](Problem& p) {
+         for (size_t n = 3; n < 12; ++n) p.block_mask->plane.bits[n] = n % 3 == 1 ? 0 : 1;
+       })},
+      {"alibi-anchor", slid_alibi, Solves([](Problem& p) { p.diagonal_offset.clear(); })},
+      {"dropout-order", Dropped, Solves([](Problem& p) {
+         p.mask = p.dropout->keep;
+         p.dropout.reset();
+       })},
+  };
+}
+
+TEST(FeatureFaultsTest, FeaturesThatAreIgnoredOrTakenOtherwiseAreNamed) {
+  ExpectNamed(FeatureFaults());
+}
+
+TEST(FeatureFaultsTest, NothingIsNamedWhereOneRowContradicts) {
+  Problem p = OpenProblem();
+  Sunk(p);
+  const Inputs inputs = InputsOf(p);
+  Problem without = p;
+  without.sinks.reset();
+  Outcome outcome = RoundedOutcome(without, inputs);
+  Shown shown(p, inputs, outcome);
+  const Mismatch m = shown.mismatch();
+  const std::vector<Row> some = {{0, 0, 3}, {1, 3, 6}};
+  EXPECT_EQ(FeatureFault(m, some, {}).cause_class, "sinks-ignored");
+  outcome.out.At(1, 3, 6, 0) += 1;
+  Shown spoilt(p, inputs, outcome);
+  EXPECT_EQ(FeatureFault(spoilt.mismatch(), some, {}).phrase, "");
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,89 @@
+#include "properties/judging.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "properties/harness/judge/outputs.h"
+#include "properties/harness/judge/padding.h"
+
+namespace attest {
+
+bool IsOpenPadding(const Evidence& evidence, size_t index, const Row& row) {
+  const Case& c = evidence.cases[index];
+  return PaddingDueOf(c.problem, c.storage.packed, evidence.contract, row) != PaddingDue::kAsAnyRow;
+}
+
+bool IsOrdinary(const Evidence& evidence, size_t index, const Row& row) {
+  if (IsEmptyRow(evidence.cases[index].problem, row)) return false;
+  if (IsOpenPadding(evidence, index, row) || IsUnconstrained(evidence, index, row)) return false;
+  const Reference& reference = evidence.oracle.ReferenceOf(index);
+  return !std::isnan(reference.lse.At(row.batch, row.head, row.query, 0));
+}
+
+Verdict JudgeOrdinaryRows(const Evidence& evidence, const RowCheck& check,
+                          std::vector<size_t> only) {
+  if (only.empty()) {
+    only.resize(evidence.cases.size());
+    std::iota(only.begin(), only.end(), size_t{0});
+  }
+  Verdict verdict;
+  ForEachRow(evidence.cases[0].problem, [&](const Row& row) {
+    if (verdict.kind == VerdictKind::kFail) return;
+    ++verdict.rows;
+    if (!std::ranges::all_of(only, [&](size_t i) { return IsOrdinary(evidence, i, row); })) {
+      ++verdict.unconstrained_rows;
+    } else if (auto failed = check(row)) {
+      verdict = *failed;
+    }
+  });
+  return verdict;
+}
+
+Seen OutOf(const Evidence& evidence, size_t index, const Row& row, int64_t lane) {
+  const auto at = [&](const Array& a) { return a.At(row.batch, row.head, row.query, lane); };
+  return {at(evidence.outcomes[index].out), at(evidence.oracle.ReferenceOf(index).out),
+          evidence.oracle.BoundOf(index).WorstOf(row).out[static_cast<size_t>(lane)]};
+}
+
+Seen LseOf(const Evidence& evidence, size_t index, const Row& row) {
+  const auto at = [&](const Array& a) { return a.At(row.batch, row.head, row.query, 0); };
+  return {at(evidence.outcomes[index].lse), at(evidence.oracle.ReferenceOf(index).lse),
+          evidence.oracle.BoundOf(index).WorstOf(row).lse};
+}
+
+std::optional<Verdict> Expect(const Evidence& evidence, size_t index, std::string_view output,
+                              const Row& row, int64_t lane, double got, double expected,
+                              double bound, std::string_view why) {
+  if (std::isnan(expected) || WithinBound(got, expected, bound)) return std::nullopt;
+  Verdict failed = FailAt(evidence.cases[index].problem, output,
+                          {row.batch, row.head, row.query, lane}, expected, got, bound, why);
+  failed.call = index;
+  return failed;
+}
+
+Verdict SameOutputs(const Evidence& evidence, const std::vector<std::string_view>& names,
+                    std::string_view why) {
+  return JudgeOrdinaryRows(
+      evidence,
+      [&](const Row& row) -> std::optional<Verdict> {
+        for (const Output& output : kOutputs) {
+          const Array& a = evidence.outcomes[0].*output.observed;
+          const Array& b = evidence.outcomes[1].*output.observed;
+          if (std::ranges::count(names, output.name) == 0 || a.empty() || b.empty()) continue;
+          for (int64_t lane = 0; lane < a.shape[3]; ++lane) {
+            const size_t at = a.Index(row.batch, row.head, row.query, lane);
+            const double bound = output.number(evidence.oracle.BoundOf(0).WorstOf(row), lane) +
+                                 output.number(evidence.oracle.BoundOf(1).WorstOf(row), lane);
+            if (auto failed = Expect(evidence, 1, output.name, row, lane, b.values[at],
+                                     a.values[at], bound, why)) {
+              return failed;
+            }
+          }
+        }
+        return std::nullopt;
+      },
+      {0, 1});
+}
+
+}  // namespace attest
