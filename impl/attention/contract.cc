@@ -328,6 +328,11 @@ tl::expected<Contract, std::string> ParseContract(std::string_view text) {
     if (auto error = StartFromNamed(json["contract"], contract)) return tl::unexpected(*error);
     json.erase("contract");
   }
+  // Who lists features of its own says all that it offers.
+  if (json.contains("features")) {
+    contract.fp8.clear();
+    contract.scores.clear();
+  }
   if (auto error = ReadKeys(json, "contract", ContractReaders(), contract)) {
     return tl::unexpected("contract: " + *error);
   }

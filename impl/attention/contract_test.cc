@@ -162,5 +162,18 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
   }
 }
 
+// Or a kernel that starts from attest-1 and offers less would have to deny what it never heard of.
+TEST(ContractTest, FeaturesOfItsOwnReplaceScoresAndFp8OfThePublishedContract) {
+  const auto whole = ParseContract(R"({"contract": "attest-1"})");
+  EXPECT_FALSE(whole->scores.empty());
+  EXPECT_FALSE(whole->fp8.empty());
+  const auto less = ParseContract(R"({"contract": "attest-1", "features": ["causal"]})");
+  EXPECT_TRUE(less->scores.empty());
+  EXPECT_TRUE(less->fp8.empty());
+  const auto some =
+      ParseContract(R"({"contract": "attest-1", "scores": ["raw"], "features": ["causal"]})");
+  EXPECT_EQ(some->scores, std::set<ScoreMode>{ScoreMode::kRaw});
+}
+
 }  // namespace
 }  // namespace attest

@@ -124,7 +124,7 @@ constexpr Mutant kMutants[] = {
      "value-rows-shifted|diagonal-slid"},
     {Mutation::kPagesOfBatch0, "pages-of-batch-0", MutantKind::kFault, "",
      "reads the pages of batch item 0 for every item", "each item has its pages",
-     "other-batch-read"},
+     "other-batch-read|batch-0-for-all"},
     {Mutation::kRingFromSlot0, "ring-from-slot-0", MutantKind::kFault, "",
      "takes the ring to start at its first slot", "key j lies in slot (start + j) mod kv_len",
      "value-rows-shifted"},

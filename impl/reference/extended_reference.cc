@@ -132,8 +132,10 @@ class ExtendedHead {
     for (size_t n = 0; n < visible_.size(); ++n) {
       result_.scores.At(row.batch, row.head, row.query, visible_[n]) = scores_[n].high;
     }
-    const double max = Exponentiate(sink_);
-    result_.lse.At(row.batch, row.head, row.query, 0) = (Log(total_) + max).high;
+    const DoubleDouble max = Exponentiate(sink_);
+    const double lse = (Log(total_) + max).high;
+    if (!std::isfinite(lse)) return false;
+    result_.lse.At(row.batch, row.head, row.query, 0) = lse;
     const DoubleDouble share = DoubleDouble{1, 0} / total_;
     for (size_t n = 0; n < visible_.size(); ++n) {
       result_.weights.At(row.batch, row.head, row.query, visible_[n]) = (scores_[n] * share).high;
@@ -191,15 +193,25 @@ class ExtendedHead {
     return true;
   }
 
+  // The largest score, its low part included: of huge scores that alone is more than exp can take.
+  DoubleDouble Largest(std::optional<double> sink) const {
+    DoubleDouble max{sink.value_or(-kInf), 0};
+    for (const DoubleDouble& score : scores_) {
+      const bool is_larger =
+          score.high > max.high || (score.high == max.high && score.low > max.low);
+      if (is_larger) max = score;
+    }
+    return max;
+  }
+
   // Turns each score into exp(score - max) and sets total_ to their sum, the sink's included. Returns
   // max.
-  double Exponentiate(std::optional<double> sink) {
-    double max = sink.value_or(-kInf);
-    for (const DoubleDouble& score : scores_) max = std::max(max, score.high);
+  DoubleDouble Exponentiate(std::optional<double> sink) {
+    const DoubleDouble max = Largest(sink), down{-max.high, -max.low};
     DoubleDouble total;  // compensated: what each addition loses is kept in the low part
-    if (sink) total = Exp(TwoSum(*sink, -max));
+    if (sink) total = Exp(down + *sink);
     for (DoubleDouble& score : scores_) {
-      score = Exp(score + -max);
+      score = Exp(score + down);
       const DoubleDouble sum = TwoSum(total.high, score.high);
       total = {sum.high, total.low + (sum.low + score.low)};
     }

@@ -189,7 +189,8 @@ typedef struct attest_kernel_table {
  *                         dropout (with the mask given) past present (past and new keys as outputs)
  *                         pages ring packed
  * fp8                     formats of q, k and v beside dtypes: a list of e4m3, e5m2
- * scores                  scores outputs, a list of raw, capped, biased, weights
+ * scores                  scores outputs, a list of raw, capped, biased, weights. A kernel that lists
+ *                         features of its own offers of these two what it lists, too
  * mask_true_means         attend | hide
  * causal_offset           which diagonals the causal flag and the window can have, a list of: zero
  *                         (top left), kv_len_minus_q_len (bottom right), key_length_minus_q_len,

@@ -283,7 +283,8 @@ void AddCheck(CLI::App& app, CommandLine& line) {
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all();
-  command->add_option("--plan", arguments->plan, "Cases per property: quick, ci or overnight")
+  command
+      ->add_option("--plan", arguments->plan, "Cases per property: smoke, quick, ci or overnight")
       ->capture_default_str();
   command
       ->add_option("--property", arguments->properties,

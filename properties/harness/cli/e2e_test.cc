@@ -84,7 +84,7 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
       {"missing symbol", {"check", plugins + "bad_plugin_no_symbol.so"}, "attest_kernel"},
       {"wrong ABI version", {"check", plugins + "bad_plugin_abi.so"}, "version"},
       {"malformed contract", {"check", plugins + "bad_plugin_contract.so"}, "f33"},
-      {"unknown plan", {"check", "tiled", "--plan", "swift"}, "quick, ci, overnight"},
+      {"unknown plan", {"check", "tiled", "--plan", "swift"}, "quick, ci, overnight, smoke"},
       {"pattern without match", {"check", "tiled", "--property", "no.*"}, "list properties"},
       {"no duration", {"check", "tiled", "--for", "soon"}, "--for"},
       {"duration zero", {"check", "tiled", "--for", "0s"}, "--for"},
@@ -380,6 +380,92 @@ TEST_F(EndToEnd, VectorsOfTheStandardPassOnTheReference) {
   const ProgramResult result = Run({"vectors", vectors, "reference", "--json", "run.json"});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
   EXPECT_FALSE(JsonOfType("run.json", "vector").empty());
+}
+
+// A kernel in Python, with a fault that ATTEST's options can switch on.
+constexpr char kPythonKernel[] = R"(
+import os
+import numpy as np
+
+CONTRACT = {"contract": "attest-1", "dtypes": ["f32"], "features": ["value_dim", "bias"], "lse": "none"}
+
+
+def attention(q, k, v, *, scale, bias=None, fault=""):
+    scores = q @ np.swapaxes(k, 2, 3) * np.float32(scale)
+    if bias is not None and fault != "bias":
+        scores = scores + bias
+    top = scores.max(axis=3, keepdims=True)
+    weights = np.exp(scores - np.where(top == -np.inf, 0, top))
+    total = weights.sum(axis=3, keepdims=True)
+    if fault == "abort":
+        os.abort()
+    if fault == "write":
+        k[...] = 0
+    if fault == "shape":
+        return weights
+    return weights @ v / np.where(total == 0, 1, total)
+)";
+
+TEST_F(EndToEnd, APythonFunctionIsAKernel) {
+  Write("mine.py", kPythonKernel);
+  const auto check = [&](const std::string& kernel, const std::string& property) {
+    return Run({"check", kernel, "--property", property, "--plan", "smoke"});
+  };
+  const ProgramResult good = check("python:mine.py", "row_sums.*");
+  EXPECT_EQ(good.status, 0) << good.out << good.err;
+  const ProgramResult faulty = check("python:mine.py:attention?fault=bias", "equivalence.*");
+  EXPECT_EQ(faulty.status, 1) << faulty.out << faulty.err;
+  EXPECT_THAT(faulty.out, HasSubstr("bias-ignored"));
+  EXPECT_THAT(check("python:mine.py?fault=abort", "row_sums.ones*").out, HasSubstr("crash"));
+  EXPECT_THAT(check("python:mine.py?fault=write", "row_sums.ones*").out, HasSubstr("read-only"));
+  EXPECT_THAT(check("python:mine.py?fault=shape", "row_sums.ones*").out, HasSubstr("of shape"));
+}
+
+TEST_F(EndToEnd, WhatIsNoPythonKernelIsBadInput) {
+  Write("mine.py", kPythonKernel);
+  Write("bare.py", "def attention(q, k, v): pass\n");
+  Write("broken.py", "def attention(:\n");
+  const std::pair<const char*, const char*> table[] = {
+      {"python:nope.py", "nope.py"},
+      {"python:mine.py:nope", "has no function nope"},
+      {"python:bare.py", "CONTRACT"},
+      {"python:broken.py", "SyntaxError"},
+      {"python:mine.py?frob=1", "no option 'frob'"}};
+  for (const auto& [kernel, says] : table) {
+    const ProgramResult run = Run({"check", kernel});
+    EXPECT_EQ(run.status, 3) << kernel;
+    EXPECT_THAT(run.err, HasSubstr(says));
+  }
+}
+
+TEST_F(EndToEnd, AJavaScriptFunctionIsAKernel) {
+  Write("mine.mjs", R"(
+export const contract = {contract: "attest-1", dtypes: ["f32", "f16", "bf16"], features: [], lse: "none",
+                         layouts: ["bhsd"], strides: "dense"};
+export async function attention({q, k, v, scale, fault}) {
+  const dim = q.shape[3], [batch, heads, keys] = k.shape, rows = q.shape[2];
+  const out = new Float64Array(q.data.length);
+  for (let row = 0; row < batch * heads * rows; ++row) {
+    const first = Math.floor(row / rows) * keys, scores = [];
+    for (let j = 0; j < keys; ++j) {
+      let dot = 0;
+      for (let d = 0; d < dim; ++d) dot += q.data[row * dim + d] * k.data[(first + j) * dim + d];
+      scores.push(dot * scale);
+    }
+    const top = Math.max(...scores), weights = scores.map((s) => Math.exp(s - top));
+    const total = weights.reduce((a, b) => a + b, 0);
+    for (let j = 0; j < keys - (fault === "last" ? 1 : 0); ++j) {
+      for (let d = 0; d < dim; ++d) out[row * dim + d] += weights[j] / total * v.data[(first + j) * dim + d];
+    }
+  }
+  return out;
+}
+)");
+  const ProgramResult good = Run({"check", "node:mine.mjs", "--plan", "smoke"});
+  EXPECT_EQ(good.status, 0) << good.out << good.err;
+  const ProgramResult faulty =
+      Run({"check", "node:mine.mjs?fault=last", "--plan", "smoke", "--property", "row_sums.*"});
+  EXPECT_EQ(faulty.status, 1) << faulty.out << faulty.err;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The mutation gate: under plan quick and a fixed seed, each seeded fault and each null kernel must
+// The mutation gate: under plan smoke and a fixed seed, each seeded fault and each null kernel must
 // be killed, by a named property and with a case small enough to read; and of the faults four in five
 // must be explained rightly. Prints one line a mutant.
 
@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <ostream>
 #include <set>
@@ -73,6 +74,17 @@ void PrintLine(const Mutant& mutant, const std::vector<Json>& findings, const Js
   std::puts((line + fmt::format("; after {} cases", findings[0]["cases_to_first"].dump())).c_str());
 }
 
+// Leaves the ids of the properties that failed, for properties/README.md (attest_property_readme).
+void RecordKills(const Mutant& mutant, const std::vector<Json>& lines) {
+  std::filesystem::create_directories(ATTEST_KILLS);
+  std::ofstream file(std::filesystem::path(ATTEST_KILLS) / mutant.id);
+  for (const Json& line : lines) {
+    if (line["type"] == "result" && line["verdict"] == "FAIL") {
+      file << line["property"].get<std::string>() << "\n";
+    }
+  }
+}
+
 // One row of the table mutant, expected cause, named cause, right or not.
 bool PrintCause(const Mutant& mutant, const Json& shown) {
   const std::string named = NamedCause(shown);
@@ -84,7 +96,12 @@ bool PrintCause(const Mutant& mutant, const Json& shown) {
 }
 
 // Faults whose first finding is known to name another cause, and why; see FourInFiveAreNamed.
-const std::set<std::string_view> kNotNamed = {};
+const std::set<std::string_view> kNotNamed = {
+    // No rule knows where a ring starts: with two keys a wrong scale explains it as well.
+    "ring-from-slot-0",
+    // No rule mistakes one length for another: keys behind the query length look like a lost tile.
+    "query-lengths-hide-keys",
+};
 
 // How many keys a fault needs to show: a third tile, or one past a full tile.
 int64_t LongestNeeded(Mutation mutation) {
@@ -101,9 +118,11 @@ TEST_P(MutantTest, IsKilledWithASmallCase) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string kernel = "mutant:" + std::string(mutant.id);
   const ProgramResult run =
-      RunAttest({"check", kernel, "--plan", "quick", "--seed", "1", "--json", "run.json"}, folder);
+      RunAttest({"check", kernel, "--plan", "smoke", "--seed", "1", "--json", "run.json"}, folder);
   std::vector<Json> findings;
-  for (const Json& line : ReadJsonLines(folder + "/run.json")) {
+  const std::vector<Json> lines = ReadJsonLines(folder + "/run.json");
+  RecordKills(mutant, lines);
+  for (const Json& line : lines) {
     if (line["type"] == "finding" && line["verdict"] == "FAIL") findings.push_back(line);
   }
   std::filesystem::remove_all(folder);

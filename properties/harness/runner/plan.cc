@@ -6,9 +6,10 @@ namespace attest {
 
 const std::vector<Plan>& Plans() {
   static const std::vector<Plan> kPlans = {
-      {"quick", 120},         // about ten seconds a kernel on one core
-      {"ci", 2000},           // about three minutes
+      {"quick", 120},         // about fifteen seconds a kernel on one core
+      {"ci", 2000},           // about five minutes
       {"overnight", 100000},  // hours; best with --for or in shards
+      {"smoke", 40},          // a few seconds: for the mutation gate, and while a kernel is written
   };
   return kPlans;
 }
