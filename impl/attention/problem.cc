@@ -208,9 +208,11 @@ std::optional<std::string> CheckBlockMask(const Problem& p) {
 
 std::optional<std::string> CheckDropout(const Problem& p) {
   if (!p.dropout) return std::nullopt;
-  if (!(p.dropout->probability >= 0) || !(p.dropout->probability < 1)) {
-    return fmt::format("dropout.probability = {} is outside 0 <= p < 1", p.dropout->probability);
+  // Nearer to 1, 1 / (1 - p) is mostly the rounding of p.
+  if (!(p.dropout->probability >= 0) || !(p.dropout->probability <= 1 - 0x1p-10)) {
+    return fmt::format("dropout.probability = {} is outside 0..1 - 2^-10", p.dropout->probability);
   }
+  if (p.dropout->keep.rank != 4) return "dropout.keep must have rank 4";
   if (p.dropout->keep.shape != p.WeightsShape()) {
     return "dropout.keep must have the full shape [batch, q_heads, q_len, kv_len]";
   }

@@ -66,7 +66,7 @@ struct Documents {
 // the bit is 1 and 0 where it is 0. The lse, and the weights and scores that are asked for, are those
 // before it.
 struct Dropout {
-  double probability = 0;  // in [0, 1)
+  double probability = 0;  // in 0..1 - 2^-10
   BitPlane keep;           // of full shape [batch, q_heads, q_len, kv_len]
 
   friend bool operator==(const Dropout&, const Dropout&) = default;

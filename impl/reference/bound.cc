@@ -125,6 +125,8 @@ class ErrorBound::Impl {
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
     if (range_.MayOverflow(HeadOf(row), row)) {
       kind = Kind::kOverflow;
+    } else if (std::isnan(lse) && p_.dropout && !IsEmptyRow(p_, row)) {
+      kind = Kind::kOverflow;  // a weight that is dropped may be skipped, or multiplied by 0
     } else if (std::isnan(lse) || IsEmptyRow(p_, row)) {
       kind = Kind::kFixed;
     } else if (range_.HiddenMayOutweigh(HeadOf(row), row)) {

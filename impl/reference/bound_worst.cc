@@ -39,6 +39,11 @@ SumErrors SumErrorsOf(const RowErrors& e) {
   return {e.theta, e.LogSumError(), e.sum_lost};
 }
 
+// A bound whose formula left the range of double says nothing; it never demands exactness.
+double Known(double bound) {
+  return std::isnan(bound) ? kInf : bound;
+}
+
 // B of BOUND.md, section 5, from a column's parts.
 double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, const Column& c) {
   if (!(sums.theta < 1)) return kInf;
@@ -51,7 +56,7 @@ double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, c
       r.u * (kMergeRoundings * (std::abs(e.max) + 1) + kMergeLogRoundings * e.log_keys) * o +
       e.underflow_out;
   const double stored = merged + r.StoreError(o + merged) + r.tau;
-  return stored * kRoundOff + r.ReferenceError(c.out, c.size);
+  return Known(stored * kRoundOff + r.ReferenceError(c.out, c.size));
 }
 
 double LseBound(const Roundings& r, const RowErrors& e, const SumErrors& sums) {
@@ -62,7 +67,7 @@ double LseBound(const Roundings& r, const RowErrors& e, const SumErrors& sums) {
       sums.by_logs + sums.theta / (1 - sums.theta) + rounded +
       r.u * (kMergeRoundings * std::abs(e.max) + kMergeLogRoundings * e.log_keys + size + 8) +
       r.u_lse * size + e.underflow_weight;
-  return error * kRoundOff + r.ReferenceError(e.lse, 1 + size);
+  return Known(error * kRoundOff + r.ReferenceError(e.lse, 1 + size));
 }
 
 // What dividing by the sum adds to each weight's relative error.
@@ -76,7 +81,7 @@ double DivisionError(const Roundings& r, const RowErrors& e, double theta) {
 // The bound of a stored weight w whose error before it is stored is `error`.
 double StoredWeightBound(const Roundings& r, const RowErrors& e, double w, double error) {
   const double whole = error + e.underflow_weight;
-  return (whole + r.StoreError(w + whole)) * kRoundOff + r.ReferenceError(w, w);
+  return Known((whole + r.StoreError(w + whole)) * kRoundOff + r.ReferenceError(w, w));
 }
 
 // A weight is e^s / sum e^s, or e^(s - lse): the first loses in the sum, the second in |lse|.

@@ -70,7 +70,8 @@ typedef enum attest_role {
   ATTEST_ROLE_PAGE_TABLE = 19, /* i64 [batch, pages of an item]: then K is [pages, kv_heads,
                                         page_size, head_dim], V likewise, and key j of an item lies in
                                         page table[j / page_size], slot j % page_size. KEY_LENGTHS is
-                                        always given; entries behind it are -1 */
+                                        always given, and kv_len is the largest of them;
+                                        entries behind it are -1 */
   ATTEST_ROLE_Q_SCALE = 20,    /* f32 [1], of 8-bit q: its values are scale * (8-bit value) */
   ATTEST_ROLE_K_SCALE = 21,
   ATTEST_ROLE_V_SCALE = 22,
@@ -194,7 +195,7 @@ typedef struct attest_kernel_table {
  * mask_true_means         attend | hide
  * causal_offset           which diagonals the causal flag and the window can have, a list of: zero
  *                         (top left), kv_len_minus_q_len (bottom right), key_length_minus_q_len,
- *                         by_inputs (past; the last where lengths are given; else zero), explicit. One
+ *                         by_inputs (the last where lengths are given, else past, else zero), explicit. One
  *                         rule other than explicit: the kernel applies it by itself (packed: by the item's
  *                         lengths). Else causal, windowed, ALiBi calls carry ATTEST_ROLE_DIAGONAL_OFFSET.
  * window_counts           keys_beside_diagonal (W to the left are W + 1 keys) | keys_with_diagonal

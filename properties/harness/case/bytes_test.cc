@@ -191,7 +191,7 @@ TEST(BytesTest, WhatDoesNotFitIsRefusedByName) {
   ExpectRefused(softcap, "softcap 1e-09");
   Case dropout;
   dropout.problem.dropout = Dropout{0.9999, {{1, 1, 1, 1}, 4, {1}}};
-  ExpectRefused(dropout, "probability 0.9999");
+  ExpectRefused(dropout, "probability = 0.9999");
   Case page;
   page.storage.page_size = 300;
   ExpectRefused(page, "page_size 300");

@@ -195,7 +195,9 @@ void CaseParser::ReadDropout(const toml::table& root) {
   if (table == nullptr) return;
   reader_.CheckKeys(*table, "[dropout]", {"probability", "shape", "rank", "rows"});
   Dropout& dropout = file_.c.problem.dropout.emplace();
-  dropout.probability = reader_.Double(*table, "probability").value_or(0);
+  const std::optional<double> probability = reader_.Double(*table, "probability");
+  if (!probability) reader_.FailAt(*table, "probability is missing in [dropout]");
+  dropout.probability = probability.value_or(0);
   dropout.keep = ReadPlane(*table, file_.c.problem.WeightsShape());
 }
 

@@ -83,8 +83,9 @@ class RelationJudge {
 Verdict FailRelation(const Evidence& evidence, size_t a, size_t b, std::string_view what,
                      const RelationOptions& options, const Tally& tally) {
   const Witness& w = tally.witness;
-  Verdict failed = FailAt(evidence.cases[a].problem, tally.output, w.index, w.expected, w.observed,
-                          w.bound, what, "came from the first call");
+  Verdict failed =
+      FailAt(evidence.cases[a].problem, tally.output, w.index, w.expected, w.observed, w.bound,
+             what, a == 0 ? "came from the first call" : "came from a derived call");
   // Where rows have moved, the witness's place is that of the first case.
   failed.call = options.to_b ? a : b;
   // The case as drawn first: what is derived from it may hold NaN, which tells causes apart badly.

@@ -40,10 +40,8 @@ std::string NeverApplied(const RunFacts& facts) {
 }
 
 std::string GaveUp(const RunFacts& facts, const PropertyResult& result) {
-  std::map<std::string, int64_t> reasons = facts.not_applicable_reasons;
-  reasons.insert(result.unsupported_reasons.begin(), result.unsupported_reasons.end());
   return fmt::format("gave up after {} of {} cases, for too few of those drawn fit the claim: {}",
-                     result.cases_run(), result.wanted, Commonest(reasons));
+                     result.cases_run(), result.wanted, Commonest(facts.not_applicable_reasons));
 }
 
 std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const PropertyResult& result) {
@@ -65,8 +63,10 @@ std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const Property
   if (result.rows > 0 && result.uninformative_rows + result.unconstrained_rows >= result.rows) {
     return {VerdictKind::kInconclusive, "no row decided: every bound is too wide"};
   }
-  // A narrow corner of the problem space is no evidence for a claim about all of it.
-  if (facts.gave_up) return {VerdictKind::kInconclusive, GaveUp(facts, result)};
+  // A narrow corner of the problem space is no evidence for a claim about all of it. What the contract
+  // does not offer is not part of it.
+  const bool is_narrow = result.not_applicable > Count(result, VerdictKind::kUnsupported);
+  if (facts.gave_up && is_narrow) return {VerdictKind::kInconclusive, GaveUp(facts, result)};
   const int64_t passed = Count(result, VerdictKind::kPass) + Count(result, VerdictKind::kMarginal);
   if (passed == 0) return {VerdictKind::kInconclusive, facts.first_inconclusive};
   if (Count(result, VerdictKind::kMarginal) > 0) {

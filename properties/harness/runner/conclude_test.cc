@@ -54,6 +54,7 @@ TEST(Conclude, AClaimThatFitNoCaseSaysWhy) {
 TEST(Conclude, GivingUpIsNoPassAndSaysHowFarItCame) {
   PropertyResult result = ResultWith({{VerdictKind::kPass, 12}});
   result.wanted = 300;
+  result.not_applicable = 3000;
   RunFacts facts;
   facts.gave_up = true;
   facts.not_applicable_reasons = {{"no sink", 3000}};
@@ -61,6 +62,10 @@ TEST(Conclude, GivingUpIsNoPassAndSaysHowFarItCame) {
   EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
   EXPECT_THAT(result.reason, HasSubstr("12 of 300"));
   EXPECT_THAT(result.reason, HasSubstr("no sink"));
+  // But what the contract does not offer is not held against the property.
+  result.cases[VerdictKind::kUnsupported] = 4000;
+  Conclude(facts, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kPass);
 }
 
 TEST(Conclude, OnlyUnsupportedCasesGiveTheCommonestReason) {

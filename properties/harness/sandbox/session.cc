@@ -71,7 +71,7 @@ CallResult Judge(const Arena& arena, const PlacedCall& placed, const CallReply& 
                    0,
                    {},
                    0,
-                   "an allocation failed (std::bad_alloc came out through the C interface)"});
+                   "an allocation failed: " + reply.thrown + " came out of the kernel"});
   if (!reply.thrown.empty())
     return Faulty(
         {FaultKind::kCrash, 0, {}, 0, "threw an exception through the C ABI: " + reply.thrown});
