@@ -362,5 +362,20 @@ TEST(BoundSurfaceTest, AScoreBeyondItsTypePromisesNothing) {
   EXPECT_EQ(raw.Bounds()[1], kInf);
 }
 
+// A kernel may skip a weight that is dropped, or multiply it by 0, which keeps a NaN.
+TEST(BoundSurfaceTest, ANanWeightThatIsDroppedPromisesNothing) {
+  Problem p;
+  p.kv_len = 2;
+  p.dropout = Dropout{0.5, BitPlane{{1, 1, 1, 2}, 4, {0, 0}}};
+  Inputs in{Array(p.QShape(), 1), Array(p.KShape(), 1), Array(p.VShape(), 1), {}};
+  in.k.values[1] = std::numeric_limits<double>::quiet_NaN();
+  const Contract contract = StrictContract();
+  const Reference reference = ReferenceFor(p, in, contract);
+  EXPECT_TRUE(ErrorBound(p, in, reference, contract).IsUnconstrained({0, 0, 0}));
+  p.dropout.reset();
+  const Reference whole = ReferenceFor(p, in, contract);
+  EXPECT_FALSE(ErrorBound(p, in, whole, contract).IsUnconstrained({0, 0, 0})) << "NaN is due";
+}
+
 }  // namespace
 }  // namespace attest

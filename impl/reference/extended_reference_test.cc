@@ -240,5 +240,20 @@ TEST(ExtendedReferenceTest, OnlyKernelsThatAccumulateInF64NeedIt) {
   EXPECT_EQ(ReferenceFor(p, in, contract).out, ComputeReference(p, in, kZeroRows).out);
 }
 
+// The low part of a huge score is more than exp can take: the maximum must go with its own.
+TEST(ExtendedReferenceTest, HugeScoresHaveAnLseWithAndWithoutValues) {
+  for (const int64_t value_dim : {0, 1}) {
+    Problem p;
+    p.dtype = DType::kF64;
+    p.head_dim = 2;
+    p.value_dim = value_dim;
+    Inputs in{
+        Array(p.QShape(), 1), Array(p.KShape(), 7.089215554969351e+36), Array(p.VShape(), 1), {}};
+    const Reference reference = ReferenceFor(p, in, *ParseContract(R"({"contract": "attest-1"})"));
+    EXPECT_NEAR(reference.lse.values[0] / (2 * 7.089215554969351e+36 / std::sqrt(2.0)), 1, 1e-15);
+    for (const double out : reference.out.values) EXPECT_EQ(out, 1);
+  }
+}
+
 }  // namespace
 }  // namespace attest
