@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "impl/reference/extended_reference.h"
+#include "impl/reference/plain_precision.h"
 #include "properties/bench/judging.h"
 #include "properties/bench/oracle_tables.h"
 #include "properties/harness/case/generator.h"
@@ -65,8 +66,12 @@ class CostOfCase {
     ForEachRow(p_, [&](const Row& row) {
       if (!IsEmptyRow(p_, row)) rows_.push_back(row);
     });
-    for (const Row& row : rows_) {
-      observed_.push_back(EmulateRow(p_, inputs_, row, VariantNamed("online 64")));
+    if (IsEmulated(p_)) {
+      for (const Row& row : rows_) {
+        observed_.push_back(EmulateRow(p_, inputs_, row, VariantNamed("online 64")));
+      }
+    } else {
+      TakePlain();
     }
   }
 
@@ -101,6 +106,26 @@ class CostOfCase {
   }
 
  private:
+  // The emulated kernels know the common features only.
+  static bool IsEmulated(const Problem& p) {
+    return p.softcap == 0 && !p.alibi_slopes && !p.sinks && !p.dropout && !p.prefix_lengths &&
+           !p.documents && !p.block_mask && !p.fp8;
+  }
+
+  // The outcome of plain attention in the case's precision, with the reference's lse.
+  void TakePlain() {
+    const Array plain = ComputePlainPrecision(p_, inputs_, BaseNumerics(p_.dtype));
+    const Reference reference = ReferenceFor(p_, inputs_, BaseContract());
+    for (const Row& row : rows_) {
+      EmulatedRow observed;
+      for (int64_t d = 0; d < p_.value_dim; ++d) {
+        observed.out.push_back(plain.At(row.batch, row.head, row.query, d));
+      }
+      observed.lse = reference.lse.At(row.batch, row.head, row.query, 0);
+      observed_.push_back(std::move(observed));
+    }
+  }
+
   // What the judge asks of a row (properties/harness/judge/match.cc). Returns whether the floor of W
   // left it open.
   bool JudgeInOrder(ErrorBound& bound, size_t i) const {
