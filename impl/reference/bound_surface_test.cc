@@ -377,5 +377,15 @@ TEST(BoundSurfaceTest, ANanWeightThatIsDroppedPromisesNothing) {
   EXPECT_FALSE(ErrorBound(p, in, whole, contract).IsUnconstrained({0, 0, 0})) << "NaN is due";
 }
 
+// The product overflows f32 before the scale brings it back; nothing keeps a hidden key's from it.
+TEST(BoundSurfaceTest, AHiddenScoreThatOverflowsOnItsWayPromisesNothing) {
+  ScoresCase raw(ScoreMode::kRaw);
+  raw.in.q.values = {1e20};
+  raw.in.k.values = {1, 1, 1e19};
+  raw.p.scale = 0x1p-30;
+  EXPECT_LT(raw.Bounds()[0], kInf);
+  EXPECT_EQ(raw.Bounds()[2], kInf);
+}
+
 }  // namespace
 }  // namespace attest

@@ -382,7 +382,7 @@ TEST_F(EndToEnd, VectorsOfTheStandardPassOnTheReference) {
   EXPECT_FALSE(JsonOfType("run.json", "vector").empty());
 }
 
-// A kernel in Python, with a fault that ATTEST's options can switch on.
+// A kernel in Python, with faults that the create option `fault` switches on.
 constexpr char kPythonKernel[] = R"(
 import os
 import numpy as np
