@@ -67,7 +67,8 @@ Verdict JudgeInProcess(const Property& property, const Case& c, const FuzzedKern
   Verdict verdict;
   if (!property.unsupported(kernel.contract).empty()) return verdict;
   const Derived derived = property.derive(c, kernel.contract);
-  if (!derived.not_applicable.empty()) return verdict;
+  // One kernel in this process, with one thread, computes one call at a time.
+  if (!derived.not_applicable.empty() || !derived.settings.empty()) return verdict;
   std::vector<Outcome> outcomes;
   for (const Case& one : derived.cases) {
     outcomes.push_back(OutcomeOf(one, kernel.kernel));

@@ -117,6 +117,7 @@ Case EnsureWindow(Case c, const Contract& contract) {
   Draw draw = DrawFor(c, 0x21);
   c.problem.window.left = draw.Below(4);
   if (draw.Percent(50)) c.problem.window.right = draw.Below(4);
+  FitWindow(contract, c.problem);
   return Realign(std::move(c), contract);
 }
 

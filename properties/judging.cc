@@ -5,13 +5,11 @@
 #include <numeric>
 
 #include "properties/harness/judge/outputs.h"
-#include "properties/harness/judge/padding.h"
 
 namespace attest {
 
 bool IsOpenPadding(const Evidence& evidence, size_t index, const Row& row) {
-  const Case& c = evidence.cases[index];
-  return PaddingDueOf(c.problem, c.storage.packed, evidence.contract, row) != PaddingDue::kAsAnyRow;
+  return IsPaddedQuery(evidence.cases[index].problem, row);
 }
 
 bool IsOrdinary(const Evidence& evidence, size_t index, const Row& row) {

@@ -13,10 +13,10 @@
 
 namespace attest {
 
-// Whether the row is padding that is not computed like any other.
+// Whether the row is padding, which has a claim of its own.
 bool IsOpenPadding(const Evidence& evidence, size_t index, const Row& row);
 
-// Rows of case `index` for which the reference has finite sums: not empty, not open padding, without
+// Rows of case `index` for which the reference has finite sums: not empty, not padding, without
 // a visible NaN in their scores, and in range.
 bool IsOrdinary(const Evidence& evidence, size_t index, const Row& row);
 

@@ -3,6 +3,7 @@
 // can break is a false alarm waiting to happen.
 #include <map>
 #include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -91,6 +92,37 @@ TEST(PropertiesTest, TheFirstReferencePassesThemAllWhateverEmptyRowsGive) {
     ASSERT_TRUE(contract) << contract.error();
     RunAll(*contract, FirstReference, 4, 30);
   }
+}
+
+// One fault in padded rows is one finding, and it says so.
+TEST(PropertiesTest, SpoiltPaddedRowsFailTheirOwnClaimAlone) {
+  const Contract contract = WholeSurface();
+  std::set<std::string> failed, causes;
+  for (const Property& property : AllProperties()) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      Case c = DrawCase(seed, 30, contract);
+      if (c.storage.packed) continue;
+      c.problem.query_lengths.emplace(static_cast<size_t>(c.problem.batch), c.problem.q_len / 2);
+      const Derived derived = property.derive(c, contract);
+      std::vector<Outcome> outcomes;
+      for (const Case& one : derived.cases) {
+        outcomes.push_back(FirstReference(one, contract));
+        Array& out = outcomes.back().out;
+        ForEachRow(one.problem, [&](const Row& row) {
+          if (!IsPaddedQuery(one.problem, row)) return;
+          for (int64_t d = 0; d < out.shape[3]; ++d) out.At(row.batch, row.head, row.query, d) = 7;
+        });
+      }
+      Oracle oracle(derived.cases, contract);
+      if (derived.cases.empty()) continue;
+      const Verdict verdict = property.judge({contract, derived.cases, outcomes, oracle});
+      if (verdict.kind != VerdictKind::kFail) continue;
+      failed.emplace(property.id);
+      causes.insert(verdict.cause_class);
+    }
+  }
+  EXPECT_EQ(failed, std::set<std::string>{"query_padding.padded_rows_hold_what_is_promised"});
+  EXPECT_EQ(causes, std::set<std::string>{"padded-query-rows"});
 }
 
 TEST(PropertiesTest, IdsAreUniqueAndNameTheirFamily) {

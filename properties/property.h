@@ -31,10 +31,20 @@ enum class Rung {
   kBatchInvariant,     // whatever shares the batch
 };
 
+// How a case is run, where the claim is about that.
+struct CallSetting {
+  int threads = 0;       // that the kernel is created with; 0 = as it was opened
+  bool at_once = false;  // at the same time as all the other cases of this setting
+
+  bool is_usual() const { return threads == 0 && !at_once; }
+  friend bool operator==(const CallSetting&, const CallSetting&) = default;
+};
+
 // What Derive returns when a case is outside the claim: the reason is shown, never a pass.
 struct Derived {
-  std::vector<Case> cases;     // cases[0] is the original, perhaps adapted to the claim
-  std::string not_applicable;  // non-empty: this case says nothing about the claim
+  std::vector<Case> cases;              // cases[0] is the original, perhaps adapted to the claim
+  std::string not_applicable{};         // non-empty: this case says nothing about the claim
+  std::vector<CallSetting> settings{};  // one a case; empty = the usual one for all
 };
 
 struct Property {

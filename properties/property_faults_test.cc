@@ -30,6 +30,7 @@ struct Fault {
   std::string_view property;
   void (*before)(const Case&, Taken&);  // nullptr: nothing
   void (*after)(const Case&, Outcome&);
+  void (*under)(const CallSetting&, Outcome&) = nullptr;
 };
 
 template <typename Change>
@@ -278,6 +279,16 @@ void ForgetQueryScale(const Case& c, Taken& t) {
   for (double& x : t.inputs.q.values) x /= c.problem.fp8->q_scale;
 }
 
+// --- How a call is made ---
+
+void HalveWithSevenThreads(const CallSetting& setting, Outcome& o) {
+  for (double& x : o.out.values) x /= setting.threads == 7 ? 2 : 1;
+}
+
+void HalveAtOnce(const CallSetting& setting, Outcome& o) {
+  for (double& x : o.out.values) x /= setting.at_once ? 2 : 1;
+}
+
 // --- Padding and prefixes ---
 
 void OneInPaddedRows(const Case& c, Outcome& o) {
@@ -382,6 +393,8 @@ constexpr Fault kFaults[] = {
     {"fp8.equals_the_same_values_wide", ForgetValueScale, nullptr},
     {"fp8.scales_of_q_and_k_multiply", ForgetQueryScale, nullptr},
     {"memory.heads_may_share_an_address", SharedIsFirstHead, nullptr},
+    {"determinism.the_thread_count_does_not_matter", nullptr, nullptr, HalveWithSevenThreads},
+    {"determinism.concurrent_calls_give_what_each_gives_alone", nullptr, nullptr, HalveAtOnce},
 };
 
 Outcome RunFaulty(const Fault& fault, const Case& c, const Contract& contract) {
@@ -396,7 +409,13 @@ bool Fails(const Property& property, const Fault& fault, const Case& c, const Co
   const Derived derived = property.derive(c, contract);
   if (!derived.not_applicable.empty()) return false;
   std::vector<Outcome> outcomes;
-  for (const Case& one : derived.cases) outcomes.push_back(RunFaulty(fault, one, contract));
+  for (const Case& one : derived.cases) {
+    outcomes.push_back(RunFaulty(fault, one, contract));
+    const size_t i = outcomes.size() - 1;
+    if (fault.under != nullptr && i < derived.settings.size()) {
+      fault.under(derived.settings[i], outcomes.back());
+    }
+  }
   Oracle oracle(derived.cases, contract);
   // Nobody asks why it failed.
   const auto never = [](const Verdict&) { return false; };

@@ -68,25 +68,27 @@ Derived WithPaddedRows(const Case& original, const Contract&) {
   return Of({c});
 }
 
+// What is wrong in the other rows is wrong here, too; padding is the cause where it alone is wrong.
+void NameCause(const Evidence& evidence, Verdict& failed) {
+  const Verdict others = MatchesReference(evidence, 0, "");
+  failed.cause_class = "padded-query-rows";
+  failed.likely_cause = "rows beyond the query length alone are not what the contract promises";
+  if (others.kind == VerdictKind::kFail) {
+    failed.cause_class = others.cause_class;
+    failed.likely_cause = others.likely_cause;
+  }
+  if (!failed.likely_cause.empty()) failed.sentence += "; " + failed.likely_cause;
+}
+
 Verdict JudgePaddedRows(const Evidence& evidence) {
   const Problem& p = evidence.cases[0].problem;
-  const auto padded = [&](const Row& row) { return IsPaddedQuery(p, row); };
-  if (evidence.contract.padded_query_rows == PaddedQueryRows::kComputed) {
-    return MatchesReference(evidence, 0, "the row is padding, and computed like any other", padded);
-  }
-  Verdict verdict;
-  ForEachRow(p, [&](const Row& row) {
-    if (verdict.kind == VerdictKind::kFail || !padded(row)) return;
-    ++verdict.rows;
-    for (int64_t d = 0; d < p.value_dim; ++d) {
-      const double got = evidence.outcomes[0].out.At(row.batch, row.head, row.query, d);
-      if (auto failed = Expect(evidence, 0, "out", row, d, got, 0, 0,
-                               "the row is padding, and the contract promises zero")) {
-        verdict = *failed;
-        return;
-      }
-    }
-  });
+  const bool is_computed = evidence.contract.padded_query_rows == PaddedQueryRows::kComputed;
+  Verdict verdict = MatchesReference(
+      evidence, 0,
+      is_computed ? "the row is padding, and computed like any other"
+                  : "the row is padding, and the contract promises zero",
+      [&](const Row& row) { return IsPaddedQuery(p, row); }, PaddedRows::kAsPromised);
+  if (verdict.kind == VerdictKind::kFail) NameCause(evidence, verdict);
   return verdict;
 }
 

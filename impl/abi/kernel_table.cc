@@ -51,6 +51,25 @@ tl::expected<void, std::string> RefuseOthers(const CreateOptions& options,
   return {};
 }
 
+tl::expected<void, CallError> RefuseOtherParts(const attest_call& call,
+                                               std::span<const CallPart> known) {
+  const auto refuse = [](const char* what, int32_t number) {
+    return tl::unexpected(
+        CallError{ATTEST_UNSUPPORTED, fmt::format("{} {} is not offered", what, number)});
+  };
+  for (uint32_t n = 0; n < call.num_arguments; ++n) {
+    const int32_t role = call.arguments[n].role;
+    const auto is_it = [&](const CallPart& part) { return part.role == role; };
+    if (std::none_of(known.begin(), known.end(), is_it)) return refuse("tensor role", role);
+  }
+  for (uint32_t n = 0; n < call.num_options; ++n) {
+    const int32_t id = call.options[n].id;
+    const auto is_it = [&](const CallPart& part) { return part.option == id; };
+    if (std::none_of(known.begin(), known.end(), is_it)) return refuse("option", id);
+  }
+  return {};
+}
+
 void WriteMessage(std::string_view text, char* message, size_t message_size) {
   if (message == nullptr || message_size == 0) return;
   const size_t length = std::min(text.size(), message_size - 1);

@@ -5,12 +5,15 @@
 //     static constexpr const char* kName = "mine";
 //     static constexpr const char* kVersion = "1";
 //     static tl::expected<Mine, std::string> Create(const CreateOptions& options);
+//                          // or tl::expected<Mine, CallError>: std::string is ATTEST_INVALID_ARGUMENT
 //     std::string Contract() const;                                  // JSON text, see kernel.h
 //     tl::expected<void, CallError> Forward(const CallView& call) const;
 //   };
 //   const attest_kernel_table* attest_kernel(void) { return attest::KernelTable<Mine>(); }
 //
-// Exceptions end at this boundary: they become ATTEST_FAILED with their text.
+// A class that has `static constexpr CallPart kTakes[]` is asked for calls of these parts only; others
+// are answered ATTEST_UNSUPPORTED. Exceptions end at this boundary: they become ATTEST_FAILED with their
+// text. kernel_function.h makes the class of a plain function.
 #ifndef ATTEST_ABI_KERNEL_TABLE_H_
 #define ATTEST_ABI_KERNEL_TABLE_H_
 
@@ -18,6 +21,7 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -46,6 +50,18 @@ tl::expected<int64_t, std::string> PositiveOption(const CreateOptions& options,
 tl::expected<void, std::string> RefuseOthers(const CreateOptions& options,
                                              std::initializer_list<std::string_view> known);
 
+// Something a call can hold: a tensor or an option. Implicit, so that both kinds stand in one list.
+struct CallPart {
+  constexpr CallPart(attest_role r) : role(r) {}
+  constexpr CallPart(attest_option_id id) : option(id) {}
+  int32_t role = 0, option = 0;  // the other is 0
+};
+
+// An error (ATTEST_UNSUPPORTED) naming the first tensor or option of `call` that is not in `known`.
+// The call has passed ParseCall.
+tl::expected<void, CallError> RefuseOtherParts(const attest_call& call,
+                                               std::span<const CallPart> known);
+
 // Copies `text` to a message buffer, cut to its size; a null buffer or size 0 is left alone.
 void WriteMessage(std::string_view text, char* message, size_t message_size);
 
@@ -59,9 +75,14 @@ struct Instance {
 
 template <typename Kernel>
 attest_status CreateOrThrow(const attest_create_info& info, void** kernel) {
-  const auto refuse = [&](const std::string& error) {
-    WriteMessage(error, info.message, info.message_size);
-    return ATTEST_INVALID_ARGUMENT;
+  const auto refuse = [&](const auto& error) {
+    if constexpr (requires { error.status; }) {
+      WriteMessage(error.message, info.message, info.message_size);
+      return error.status;
+    } else {
+      WriteMessage(error, info.message, info.message_size);
+      return ATTEST_INVALID_ARGUMENT;
+    }
   };
   const auto options = ParseCreateInfo(&info);
   if (!options) return refuse(options.error());
@@ -80,6 +101,9 @@ attest_status ForwardOrThrow(void* kernel, attest_call& call) {
   };
   const auto view = ParseCall(call);
   if (!view) return refuse(view.error());
+  if constexpr (requires { Kernel::kTakes; }) {
+    if (auto ok = RefuseOtherParts(call, Kernel::kTakes); !ok) return refuse(ok.error());
+  }
   const auto done = static_cast<Instance<Kernel>*>(kernel)->kernel.Forward(*view);
   return done ? ATTEST_OK : refuse(done.error());
 }

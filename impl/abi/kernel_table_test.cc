@@ -117,6 +117,18 @@ TEST(KernelTableTest, RefusalsKeepTheirStatusAndMessage) {
   EXPECT_EQ(Forward(4), std::pair(ATTEST_OK, std::string()));
 }
 
+TEST(KernelTableTest, PartsThatAreNotListedAreRefused) {
+  constexpr CallPart kKnown[] = {ATTEST_ROLE_Q, ATTEST_ROLE_K, ATTEST_OPTION_SCALE};
+  const attest_option options[] = {{ATTEST_OPTION_SCALE, 1, {}}, {ATTEST_OPTION_CAUSAL, 0, {}}};
+  const attest_argument arguments[] = {{ATTEST_ROLE_Q, nullptr}, {ATTEST_ROLE_MASK, nullptr}};
+  attest_call call{sizeof(attest_call), 1, options, 1, arguments, nullptr, 0};
+  EXPECT_TRUE(RefuseOtherParts(call, kKnown));
+  call.num_options = 2;  // the number of causality is that of role k
+  EXPECT_EQ(RefuseOtherParts(call, kKnown).error().message, "option 2 is not offered");
+  call.num_arguments = 2;
+  EXPECT_EQ(RefuseOtherParts(call, kKnown).error().message, "tensor role 4 is not offered");
+}
+
 TEST(KernelTableTest, MessagesAreCutToTheBuffer) {
   EXPECT_EQ(Forward(3, 4).second, "thr");
   EXPECT_EQ(Forward(3, 0).second, "");

@@ -1,5 +1,6 @@
 #include "impl/attention/contract.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 
@@ -247,9 +248,15 @@ const Readers& ContractReaders() {
                               "mask_true_means", kPolarities,
                               [](Contract & c) -> auto& { return c.mask_true_means; })},
       {"causal_offset", SetReader("causal_offset", kCausalOffsets, &Contract::causal_offset)},
+      {"causal", WordReader(
+                     "causal", kCausalCalls, [](Contract & c) -> auto& { return c.causal; })},
       {"window_counts",
        WordReader(
            "window_counts", kWindowCounts, [](Contract & c) -> auto& { return c.window_counts; })},
+      {"window_sides",
+       WordReader(
+           "window_sides", kWindowSides, [](Contract & c) -> auto& { return c.window_sides; })},
+      {"excludes", SetReader("excludes", kExclusions, &Contract::excludes)},
       {"empty_row",
        WordReader(
            "empty_row", kEmptyRows, [](Contract & c) -> auto& { return c.semantics.empty_row; })},
@@ -271,6 +278,10 @@ const Readers& ContractReaders() {
       {"visible_nan_propagates",
        [](const Json& json, Contract& c) {
          return ReadBool(json, "visible_nan_propagates", c.visible_nan_propagates);
+       }},
+      {"concurrent_calls",
+       [](const Json& json, Contract& c) {
+         return ReadBool(json, "concurrent_calls", c.concurrent_calls);
        }},
       {"features", SetReader("features", kFeatures, &Contract::features)},
       {"bits_invariant", SetReader("bits_invariant", kInvariances, &Contract::bits_invariant)},
@@ -302,13 +313,36 @@ Error StartFromNamed(const Json& json, Contract& contract) {
                      fmt::join(names, ", "));
 }
 
+// Features that say nothing without another.
+Error CheckIdleFeatures(const Contract& c) {
+  using enum Feature;
+  const std::pair<Feature, std::vector<Feature>> kNeeds[] = {
+      // one of these
+      {kPrefixLengths, {kCausal}},  {kMaskWithBias, {kMask}},
+      {kMaskWithBias, {kBias}},     {kMaskBroadcast, {kMask, kBias}},
+      {kMaskRanks, {kMask, kBias}}, {kMaskKeyBroadcast, {kMaskBroadcast}},
+      {kBiasF32, {kBias}},          {kPresent, {kPast}}};
+  for (const auto& [feature, needed] : kNeeds) {
+    const auto is_offered = [&](Feature other) { return c.Has(other); };
+    if (!c.Has(feature) || std::ranges::any_of(needed, is_offered)) continue;
+    return fmt::format("features has {}, which says nothing without {}", WordOf(kFeatures, feature),
+                       WordOf(kFeatures, needed.front()));
+  }
+  return std::nullopt;
+}
+
 // Promises that contradict each other.
 Error CheckConsistency(const Contract& c) {
   if (c.dtypes.empty()) return "dtypes is missing: name at least one of " + Choices(kDTypes);
-  if (c.Has(Feature::kCausal) && c.causal_offset.empty()) {
-    return "features has causal, so causal_offset must name one of " + Choices(kCausalOffsets);
+  for (const Feature feature : {Feature::kCausal, Feature::kWindow}) {
+    if (!c.Has(feature) || !c.causal_offset.empty()) continue;
+    return fmt::format("features has {}, so causal_offset must name one of {}",
+                       WordOf(kFeatures, feature), Choices(kCausalOffsets));
   }
-  return std::nullopt;
+  if (c.IsAlwaysCausal() && !c.Has(Feature::kCausal)) {
+    return "causal is always, so features must have causal";
+  }
+  return CheckIdleFeatures(c);
 }
 
 }  // namespace

@@ -30,6 +30,16 @@ enum class CausalOffset {                    // which diagonals the causal flag 
   kExplicit,  // a diagonal_offset tensor [batch]
 };
 enum class WindowCounts { kKeysBesideDiagonal, kKeysWithDiagonal };  // W + 1 keys | W keys in all
+enum class CausalCalls { kOptional, kAlways };  // whether a call may do without the causal flag
+enum class WindowSides {                        // which ends of a window a call can give
+  kBoth,
+  kLeft,          // no right end: only causality hides keys after the diagonal
+  kLeftIfCausal,  // and windows come with the causal flag only
+};
+enum class Exclusion {  // features that do not go together in one call, though each is offered
+  kCausalWithMask,      // the causal flag and a boolean mask
+  kCausalWithBias,      // the causal flag and an additive mask
+};
 enum class EmptyRow { kZero, kNan, kMeanValue, kUnmasked, kUnspecified };
 enum class PaddedQueryRows { kZero, kComputed, kUnwritten, kUnspecified };  // at or past the length
 enum class SoftcapOrder { kBeforeBias, kAfterBias };  // the softcap over the score, or over all
@@ -113,13 +123,17 @@ struct Contract {
   std::string name;  // the published contract it starts from
   MaskPolarity mask_true_means = MaskPolarity::kAttend;
   std::set<CausalOffset> causal_offset;
+  CausalCalls causal = CausalCalls::kOptional;
   WindowCounts window_counts = WindowCounts::kKeysBesideDiagonal;
+  WindowSides window_sides = WindowSides::kBoth;
+  std::set<Exclusion> excludes;
   Semantics semantics{EmptyRow::kUnspecified, LseEmptyRow::kUnspecified, SoftcapOrder::kBeforeBias};
   LseKind lse = LseKind::kNone;
   PaddedQueryRows padded_query_rows = PaddedQueryRows::kUnspecified;
   std::optional<MaskingValue> masking_value;  // nullopt: minus infinity
   std::set<std::pair<PoisonTensor, PoisonPlace>> poison_safe;
   bool visible_nan_propagates = false;
+  bool concurrent_calls = false;  // forward may be called from several threads at once
   std::set<Feature> features;
   std::set<Invariance> bits_invariant;
   std::set<DType> dtypes;
@@ -135,6 +149,8 @@ struct Contract {
   // The arithmetic declared for tensors of `dtype`: its default where the contract says nothing.
   const NumericsProfile& NumericsOf(DType dtype) const { return numerics.at(dtype); }
   bool Has(Feature feature) const { return features.count(feature) != 0; }
+  bool Excludes(Exclusion what) const { return excludes.count(what) != 0; }
+  bool IsAlwaysCausal() const { return causal == CausalCalls::kAlways; }
   bool Promises(Invariance what) const { return bits_invariant.count(what) != 0; }
   bool IsPoisonSafe(PoisonTensor tensor, PoisonPlace place) const {
     return poison_safe.count({tensor, place}) != 0;

@@ -40,7 +40,10 @@ Json MaskingValueJson(const std::optional<MaskingValue>& value) {
 void AddConventions(const Contract& c, Fields& fields) {
   fields.emplace_back("mask_true_means", WordJson(kPolarities, c.mask_true_means));
   fields.emplace_back("causal_offset", SetJson(kCausalOffsets, c.causal_offset));
+  fields.emplace_back("causal", WordJson(kCausalCalls, c.causal));
   fields.emplace_back("window_counts", WordJson(kWindowCounts, c.window_counts));
+  fields.emplace_back("window_sides", WordJson(kWindowSides, c.window_sides));
+  fields.emplace_back("excludes", SetJson(kExclusions, c.excludes));
   fields.emplace_back("empty_row", WordJson(kEmptyRows, c.semantics.empty_row));
   fields.emplace_back("lse", WordJson(kLseKinds, c.lse));
   fields.emplace_back("lse_empty_row", WordJson(kLseEmptyRows, c.semantics.lse_empty_row));
@@ -55,6 +58,7 @@ void AddOffers(const Contract& c, Fields& fields) {
   fields.emplace_back("features", SetJson(kFeatures, c.features));
   fields.emplace_back("scores", SetJson(kScoreModes, c.scores));
   fields.emplace_back("bits_invariant", SetJson(kInvariances, c.bits_invariant));
+  fields.emplace_back("concurrent_calls", c.concurrent_calls);
   fields.emplace_back("dtypes", SetJson(kDTypes, c.dtypes));
   fields.emplace_back("fp8", SetJson(kFp8Formats, c.fp8));
   fields.emplace_back("layouts", SetJson(kLayouts, c.layouts));

@@ -14,11 +14,12 @@ using ::testing::IsEmpty;
 // Every key of the format, with a value other than its default.
 constexpr char kEverything[] = R"({
     "mask_true_means": "hide", "causal_offset": ["zero", "explicit"],
-    "window_counts": "keys_with_diagonal", "empty_row": "mean_value", "lse": "base2",
+    "causal": "always", "window_counts": "keys_with_diagonal", "window_sides": "left_if_causal",
+    "excludes": ["causal_with_mask", "causal_with_bias"], "empty_row": "mean_value", "lse": "base2",
     "lse_empty_row": "+inf", "padded_query_rows": "unwritten", "softcap_order": "after_bias",
     "masking_value": {"add": -10000.5}, "poison_safe": ["k:page", "v:causal"],
     "visible_nan_propagates": true, "features": ["causal", "ring"], "scores": ["capped"],
-    "bits_invariant": ["threads"], "dtypes": ["bf16"], "fp8": ["e5m2"], "layouts": ["bshd"],
+    "bits_invariant": ["threads"], "concurrent_calls": true, "dtypes": ["bf16"], "fp8": ["e5m2"], "layouts": ["bshd"],
     "strides": "last_dim_contiguous", "min_alignment": 64,
     "limits": {"max_batch": 2, "max_heads": 3, "max_q_len": 4, "max_kv_len": 5, "max_head_dim": 6,
                "head_dim_multiple": 7},
@@ -65,9 +66,9 @@ TEST(ContractJsonTest, PrintThenParseEqualsOriginal) {
   for (const NamedContract& named : NamedContracts()) {
     const std::string start = "{\"contract\": \"" + std::string(named.name) + "\"";
     texts.push_back(start + "}");
-    texts.push_back(start +
-                    ", \"dtypes\": [\"f64\"], \"strides\": \"any\", \"features\": [\"gqa\"]," +
-                    R"("masking_value": "-inf", "limits": {"max_head_dim": 0}})");
+    texts.push_back(
+        start + ", \"dtypes\": [\"f64\"], \"strides\": \"any\", \"features\": [\"gqa\"]," +
+        R"("masking_value": "-inf", "causal": "optional", "limits": {"max_head_dim": 0}})");
   }
   for (const std::string& text : texts) {
     const Contract contract = Parsed(text);

@@ -153,6 +153,15 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
       {R"({"dtypes": ["f32"], "numerics": {"f8": {}}})", "f8"},
       {R"({"dtypes": ["f32"], "options": {"tile": "16"}})", "options.tile"},
       {R"({"dtypes": ["f32"], "features": ["causal"]})", "causal_offset"},
+      {R"({"dtypes": ["f32"], "features": ["window"]})", "causal_offset"},
+      {R"({"dtypes": ["f32"], "features": ["present"]})",
+       "present, which says nothing without past"},
+      {R"({"dtypes": ["f32"], "features": ["mask", "mask_with_bias"]})", "without bias"},
+      {R"({"dtypes": ["f32"], "features": ["mask", "mask_key_broadcast"]})",
+       "without mask_broadcast"},
+      {R"({"dtypes": ["f32"], "causal": "always"})", "features must have causal"},
+      {R"({"dtypes": ["f32"], "window_sides": "right"})", "left_if_causal"},
+      {R"({"dtypes": ["f32"], "excludes": ["mask_with_bias"]})", "causal_with_mask"},
   };
   for (const BadContract& bad : kBad) {
     const auto contract = ParseContract(bad.json);

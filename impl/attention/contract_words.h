@@ -25,6 +25,13 @@ inline const Words<CausalOffset> kCausalOffsets = {
 inline const Words<WindowCounts> kWindowCounts = {
     {"keys_beside_diagonal", WindowCounts::kKeysBesideDiagonal},
     {"keys_with_diagonal", WindowCounts::kKeysWithDiagonal}};
+inline const Words<CausalCalls> kCausalCalls = {{"optional", CausalCalls::kOptional},
+                                                {"always", CausalCalls::kAlways}};
+inline const Words<WindowSides> kWindowSides = {{"both", WindowSides::kBoth},
+                                                {"left", WindowSides::kLeft},
+                                                {"left_if_causal", WindowSides::kLeftIfCausal}};
+inline const Words<Exclusion> kExclusions = {{"causal_with_mask", Exclusion::kCausalWithMask},
+                                             {"causal_with_bias", Exclusion::kCausalWithBias}};
 inline const Words<EmptyRow> kEmptyRows = {{"zero", EmptyRow::kZero},
                                            {"nan", EmptyRow::kNan},
                                            {"mean_value", EmptyRow::kMeanValue},

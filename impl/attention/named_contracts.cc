@@ -34,6 +34,7 @@ const std::vector<NamedContract>& NamedContracts() {
                       "pages", "ring", "packed"],
          "fp8": ["e4m3", "e5m2"],
          "bits_invariant": ["hidden_values", "batch", "heads", "layout", "mask_form", "rerun"],
+         "concurrent_calls": true,
          "dtypes": ["f32", "f64", "f16", "bf16"],
          "layouts": ["bhsd", "bshd"],
          "strides": "any",
@@ -119,13 +120,14 @@ const std::vector<NamedContract>& NamedContracts() {
          "numerics": {"f16": {"scores": "f16", "scale_placement": "storage"},
                       "bf16": {"scores": "bf16", "scale_placement": "storage"}}
        })"},
-      // A causal=true that makes the operator ignore its mask has no word here: an adapter says
-      // UNSUPPORTED to the two together. The pseudo-code has no guard: an empty row is 0/0.
+      // causal=true makes the operator ignore its mask: the two are not asked for together. The
+      // pseudo-code has no guard: an empty row is 0/0.
       {"openvino-13",
        "OpenVINO operator ScaledDotProductAttention-13 (specification and its pseudo-code)",
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["zero"],
+         "excludes": ["causal_with_mask", "causal_with_bias"],
          "empty_row": "nan",
          "lse": "none",
          "features": ["causal", "mask", "bias", "value_dim", "mask_broadcast", "mask_key_broadcast",
@@ -145,6 +147,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["zero"],
+         "excludes": ["causal_with_mask", "causal_with_bias"],
          "empty_row": "zero",
          "lse": "none",
          "features": ["causal", "mask", "bias", "gqa", "value_dim", "mask_broadcast",
@@ -184,12 +187,13 @@ const std::vector<NamedContract>& NamedContracts() {
          "strides": "dense"
        })"},
       // A boolean mask becomes the least finite value of the scores' type, -65504 at worst. Of an empty
-      // row only "not NaN" is asserted.
+      // row only "not NaN" is asserted. One argument is the word "causal" or a mask, never both.
       {"mlx",
        "mlx.core.fast.scaled_dot_product_attention, 2026-09 (documentation and fallback path)",
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["kv_len_minus_q_len"],
+         "excludes": ["causal_with_mask", "causal_with_bias"],
          "lse": "none",
          "masking_value": {"replace": -65504},
          "features": ["causal", "mask", "bias", "gqa", "value_dim", "mask_broadcast",
@@ -234,32 +238,36 @@ const std::vector<NamedContract>& NamedContracts() {
          "strides": "last_dim_contiguous",
          "limits": {"max_head_dim": 256, "head_dim_multiple": 8}
        })"},
-      // The lse is in base 2, window_left counts keys beside the diagonal and has no right side, so that
-      // windows are not promised as a feature. Its ALiBi grows with the key on both sides of the
-      // diagonal, which is another formula. Empty rows since PR 4401 (2026-08).
+      // The lse is in base 2, window_left counts keys beside the diagonal and has no right side. A custom
+      // mask takes the place of causality. Its ALiBi grows with the key on both sides of the diagonal,
+      // which is another formula. Empty rows since PR 4401 (2026-08).
       {"flashinfer",
        "FlashInfer (documentation and include/flashinfer/attention), main of 2026-08 with PR 4401",
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["key_length_minus_q_len"],
          "window_counts": "keys_beside_diagonal",
+         "window_sides": "left",
+         "excludes": ["causal_with_mask"],
          "empty_row": "zero",
          "lse": "base2",
          "lse_empty_row": "-inf",
          "softcap_order": "before_bias",
-         "features": ["causal", "mask", "key_lengths", "gqa", "softcap", "sinks", "pages", "packed"],
+         "features": ["causal", "window", "mask", "key_lengths", "gqa", "softcap", "sinks", "pages",
+                      "packed"],
          "dtypes": ["f16", "bf16"],
          "layouts": ["bhsd", "bshd"],
          "strides": "last_dim_contiguous"
        })"},
-      // sliding_window is W keys in all and has no right side: not promised as a feature.
+      // sliding_window is W keys in all, ends at the diagonal, and is for decoders, which are causal.
       {"vllm", "vLLM, 2026-09 (attention backends over a paged cache)",
        R"({
          "causal_offset": ["key_length_minus_q_len"],
          "window_counts": "keys_with_diagonal",
+         "window_sides": "left_if_causal",
          "lse": "natural",
          "softcap_order": "before_bias",
-         "features": ["causal", "key_lengths", "gqa", "softcap", "alibi", "sinks", "pages",
+         "features": ["causal", "window", "key_lengths", "gqa", "softcap", "alibi", "sinks", "pages",
                       "packed"],
          "dtypes": ["f16", "bf16"],
          "layouts": ["bshd"],
@@ -285,13 +293,15 @@ const std::vector<NamedContract>& NamedContracts() {
        })"},
       // True hides. Hidden scores become -10000 in the fused softmax, and a row whose largest score
       // is that filler is set to 0. Masks are b1ss, bhss, 1hss or 11ss: rows and keys are never broadcast,
-      // so broadcast is not promised.
+      // so broadcast is not promised. attn_mask_type is causal or arbitrary (a mask), never both; the
+      // bias is an argument of its own.
       {"transformer-engine",
        "Transformer Engine DotProductAttention, 2026-09, unfused path (documentation, "
        "scaled_masked_softmax.h)",
        R"({
          "mask_true_means": "hide",
          "causal_offset": ["zero", "kv_len_minus_q_len"],
+         "excludes": ["causal_with_mask"],
          "window_counts": "keys_beside_diagonal",
          "empty_row": "zero",
          "lse": "none",
@@ -328,16 +338,19 @@ const std::vector<NamedContract>& NamedContracts() {
          "layouts": ["bshd"],
          "strides": "dense"
        })"},
-      // Always causal, from the bottom right of each item's length; a call without the flag is another
-      // operator's. local_window_size is W keys in all, with no right side: not promised as a feature.
+      // Always causal, from the bottom right of each item's length: a call without the flag is another
+      // operator's. local_window_size is W keys in all and has no right side.
       {"ort-gqa",
        "ONNX Runtime contrib operator com.microsoft.GroupQueryAttention (docs/ContribOperators.md)",
        R"({
          "causal_offset": ["key_length_minus_q_len"],
+         "causal": "always",
          "window_counts": "keys_with_diagonal",
+         "window_sides": "left",
          "lse": "none",
          "softcap_order": "before_bias",
-         "features": ["causal", "key_lengths", "gqa", "softcap", "bias", "sinks", "past", "present"],
+         "features": ["causal", "window", "key_lengths", "gqa", "softcap", "bias", "sinks", "past",
+                      "present"],
          "dtypes": ["f32", "f16", "bf16"],
          "layouts": ["bshd"],
          "strides": "dense"

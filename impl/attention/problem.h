@@ -106,7 +106,8 @@ struct Problem {
   std::optional<DType> bias_dtype;  // of the bias where it is not `dtype`: f32
   std::optional<double> scale;      // multiplies q.k; nullopt = 1 / sqrt(head_dim)
 
-  // The diagonal: row i of batch item b stands at key i + diagonal_offset[b]. Empty = all zero.
+  // The diagonal: row i of batch item b stands at key i + diagonal_offset[b]. Empty = all zero. Only
+  // causality, windows and ALiBi look at it.
   // `causal` hides every key after it; `window` is measured from it.
   std::vector<int64_t> diagonal_offset;
   bool causal = false;
@@ -116,6 +117,7 @@ struct Problem {
   // [batch]; rows i >= length are padding: the contract says what they hold. They see what they see.
   std::optional<std::vector<int64_t>> query_lengths;
   // [batch]; causality does not hide keys j < length (a prefix language model). Windows still do.
+  // Without causality they say nothing.
   std::optional<std::vector<int64_t>> prefix_lengths;
   std::optional<Documents> documents;
   std::optional<BlockMask> block_mask;

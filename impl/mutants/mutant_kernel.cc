@@ -17,6 +17,7 @@ class MutantKernel {
   static tl::expected<MutantKernel, std::string> Create(const CreateOptions& options) {
     if (auto ok = RefuseOthers(options, {"variant"}); !ok) return tl::unexpected(ok.error());
     MutantKernel kernel;
+    kernel.threads_ = options.threads;
     const auto variant = options.values.find("variant");
     if (variant == options.values.end()) return kernel;
     const Mutant* mutant = FindMutant(variant->second);
@@ -43,7 +44,7 @@ class MutantKernel {
     if (is_null_) {
       NullAttention(call, mutation_);
     } else {
-      PlainAttention(call, mutation_);
+      PlainAttention(call, mutation_, threads_);
     }
     return {};
   }
@@ -51,6 +52,7 @@ class MutantKernel {
  private:
   Mutation mutation_ = Mutation::kNone;
   bool is_null_ = false;
+  int threads_ = 1;
 };
 
 }  // namespace

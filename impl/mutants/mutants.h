@@ -62,6 +62,8 @@ enum class Mutation {
   kRingFromSlot0,
   kKeyScaleIgnored,
   kQueryLengthsHideKeys,
+  kRemainderDropped,
+  kPlanShared,
   kZeros,
   kNan,
   kEchoV,

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "impl/abi/testing/direct_call.h"
 #include "impl/abi/testing/expect.h"
@@ -21,10 +23,10 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::IsNan;
 
-DirectKernel Make(std::string_view id = {}) {
+DirectKernel Make(std::string_view id = {}, int threads = 1) {
   std::vector<std::pair<std::string, std::string>> options;
   if (!id.empty()) options.emplace_back("variant", id);
-  auto kernel = DirectKernel::Create(MutantKernelTable(), options);
+  auto kernel = DirectKernel::Create(MutantKernelTable(), options, threads);
   EXPECT_TRUE(kernel) << kernel.error();
   return std::move(*kernel);
 }
@@ -116,8 +118,8 @@ TEST(MutantsTest, IdsAreUniqueAndFound) {
     faults += mutant.kind == MutantKind::kFault ? 1 : 0;
     EXPECT_EQ(mutant.cause.empty(), mutant.kind == MutantKind::kNull) << mutant.id;
   }
-  EXPECT_EQ(faults, 46);
-  EXPECT_EQ(ids.size(), 50u);
+  EXPECT_EQ(faults, 48);
+  EXPECT_EQ(ids.size(), 52u);
   EXPECT_EQ(FindMutant(""), nullptr);
 }
 
@@ -135,10 +137,16 @@ DirectStorage StorageFor(Mutation mutation) {
   }
 }
 
+// Whether one call at a time, on one thread, shows nothing of the fault.
+bool NeedsThreads(Mutation mutation) {
+  return mutation == Mutation::kRemainderDropped || mutation == Mutation::kPlanShared;
+}
+
 // Each fault shows on some random problem, and a null kernel on nearly all.
 TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
   const DirectKernel correct = Make();
   for (const Mutant& mutant : Mutants()) {
+    if (NeedsThreads(mutant.mutation)) continue;
     const DirectKernel kernel = Make(mutant.id);
     const bool needs_features =
         mutant.mutation >= Mutation::kSoftcapIgnored && mutant.kind == MutantKind::kFault;
@@ -158,6 +166,44 @@ TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
     }
     EXPECT_GE(differing, mutant.kind == MutantKind::kNull ? 200 : 5) << mutant.id;
   }
+}
+
+TEST(PlainKernelTest, EveryThreadCountGivesTheSameBitsButWithoutTheRemainder) {
+  std::mt19937_64 random(9);
+  int differing = 0;
+  for (int round = 0; round < 50; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    const Inputs inputs = RandomInputs(random, p);
+    const DirectResult one = Make().Run(p, inputs);
+    for (const int threads : {0, 2, 3, 7}) {
+      ASSERT_TRUE(SameBits(one, Make("", threads).Run(p, inputs))) << "round " << round;
+    }
+    ASSERT_TRUE(SameBits(one, Make("remainder-dropped").Run(p, inputs)));
+    differing += SameBits(one, Make("remainder-dropped", 7).Run(p, inputs)) ? 0 : 1;
+  }
+  EXPECT_GE(differing, 10);
+}
+
+TEST(MutantsTest, ASharedPlanIsThatOfAnotherCallAtTheSameTime) {
+  const DirectKernel kernel = Make("plan-shared");
+  Small s(1, 1, 2);
+  s.inputs.k.values = {1, 3};
+  Problem other = s.problem;
+  other.scale = 3;
+  EXPECT_TRUE(SameBits(kernel.Run(s.problem, s.inputs), Make().Run(s.problem, s.inputs)));
+  int differing = 0;
+  const auto run = [&](const Problem& problem) {
+    return !SameBits(kernel.Run(problem, s.inputs), Make().Run(problem, s.inputs));
+  };
+  for (int round = 0; round < 20 && differing == 0; ++round) {
+    std::atomic<int> wrong = 0;
+    {
+      std::jthread first([&] { wrong += run(s.problem); });
+      std::jthread second([&] { wrong += run(other); });
+    }
+    differing += wrong;
+  }
+  EXPECT_GT(differing, 0);
 }
 
 TEST(MutantsTest, EmptyRowWithoutGuardIsNan) {

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "impl/abi/float_types.h"
 #include "impl/abi/input_rows.h"
+#include "impl/abi/row_threads.h"
 
 namespace attest {
 namespace {
@@ -45,39 +49,60 @@ bool MaskAttends(const CallView& call, Mutation mutation, int64_t b, int64_t h, 
   return call.mask->At<const uint8_t>(b, h, i, j) != 0;
 }
 
+// The scale as planned, in the one place that all calls plan in. The first plan of a thread is under way
+// for long, and a call that begins meanwhile replaces it.
+double PlannedScale(double scale) {
+  static std::atomic<double> plan;
+  thread_local bool has_planned = false;
+  plan = scale;
+  if (!has_planned) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  has_planned = true;
+  return plan;
+}
+
 double ScaleOf(const CallView& call, Mutation mutation) {
+  if (mutation == Mutation::kPlanShared) return PlannedScale(call.scale);
   if (mutation == Mutation::kScaleTwice) return call.scale * call.scale;
   const bool is_power_of_two = (call.head_dim & (call.head_dim - 1)) == 0;
   return mutation == Mutation::kScaleLeftOut && !is_power_of_two ? 1 : call.scale;
 }
 
-// One call with element type T; sums are kept in A.
+// visit(batch, head, row, rows of the item) for every row.
+template <typename Visitor>
+void ForEachStoredRow(const CallView& call, Visitor&& visit) {
+  for (int64_t b = 0; b < call.batch; ++b) {
+    for (int64_t h = 0; h < call.q_heads; ++h) {
+      const int64_t rows = call.StoredRows(b);
+      for (int64_t i = 0; i < rows; ++i) visit(b, h, i, rows);
+    }
+  }
+}
+
+// One call with element type T, or a part of it; sums are kept in A.
 template <typename T>
 class PlainRun {
  public:
   using A = AccumulatorOf<T>;
 
-  PlainRun(const CallView& call, Mutation mutation)
+  PlainRun(const CallView& call, Mutation mutation, double scale)
       : call_(call),
         rows_(call),
         mutation_(mutation),
-        scale_(static_cast<A>(ScaleOf(call, mutation))),
+        scale_(static_cast<A>(scale)),
         query_(static_cast<size_t>(call.head_dim)),
         key_(query_),
         value_(static_cast<size_t>(call.value_dim)),
         sums_(value_) {}
 
-  void Run() {
-    for (int64_t b = 0; b < call_.batch; ++b) {
-      for (int64_t h = 0; h < call_.q_heads; ++h) {
-        const int64_t rows = call_.StoredRows(b);
-        for (int64_t i = 0; i < rows; ++i) {
-          if (Is(Mutation::kRowUnwritten) && i % kTile != kTile - 1 && i == rows - 1) continue;
-          RunRow(b, h, i);
-        }
-      }
-    }
-    WritePresent<T>(call_);
+  // Computes the rows with the numbers [first, last), in the order of ForEachStoredRow.
+  void Run(int64_t first, int64_t last) {
+    int64_t number = 0;
+    ForEachStoredRow(call_, [&](int64_t b, int64_t h, int64_t i, int64_t rows) {
+      const bool is_left_out =
+          Is(Mutation::kRowUnwritten) && i % kTile != kTile - 1 && i == rows - 1;
+      if (number >= first && number < last && !is_left_out) RunRow(b, h, i);
+      ++number;
+    });
   }
 
  private:
@@ -359,8 +384,17 @@ bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h,
   return BiasOf(call, b, h, i, j) != -std::numeric_limits<double>::infinity();
 }
 
-void PlainAttention(const CallView& call, Mutation mutation) {
-  WithFloatType(call.dtype, [&](auto zero) { PlainRun<decltype(zero)>(call, mutation).Run(); });
+void PlainAttention(const CallView& call, Mutation mutation, int threads) {
+  int64_t rows = 0;
+  ForEachStoredRow(call, [&](auto&&...) { ++rows; });
+  if (mutation == Mutation::kRemainderDropped && threads > 1) rows = rows / threads * threads;
+  const double scale = ScaleOf(call, mutation);
+  WithFloatType(call.dtype, [&](auto zero) {
+    ForEachPart(rows, threads, [&](int64_t first, int64_t last) {
+      PlainRun<decltype(zero)>(call, mutation, scale).Run(first, last);
+    });
+    WritePresent<decltype(zero)>(call);
+  });
 }
 
 }  // namespace attest

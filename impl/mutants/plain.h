@@ -11,9 +11,10 @@
 
 namespace attest {
 
-// Computes every output of the call with `mutation` switched on. `mutation` is none of the null
-// kernels'. May throw std::bad_alloc and nothing else.
-void PlainAttention(const CallView& call, Mutation mutation);
+// Computes every output of the call with `mutation` switched on, its rows split over so many threads (0
+// counts as 1). `mutation` is none of the null kernels'. May throw std::bad_alloc, and
+// std::system_error where a thread cannot be started, and nothing else.
+void PlainAttention(const CallView& call, Mutation mutation, int threads);
 
 // Writes what the null kernel `mutation` makes of the call.
 void NullAttention(const CallView& call, Mutation mutation);

@@ -7,6 +7,7 @@
 
 #include "impl/abi/float_types.h"
 #include "impl/abi/input_rows.h"
+#include "impl/abi/row_threads.h"
 
 namespace attest {
 namespace {
@@ -57,14 +58,30 @@ A WeightOf(A score, A max) {
   return std::exp(score - max);
 }
 
-// One call with element type T; sums are kept in A.
+int64_t RowsOfBlock(const CallView& call, const TiledOptions& options) {
+  return std::clamp<int64_t>(call.q_len, 1, options.qtile);
+}
+
+// visit(batch, head, first, rows) for every block of at most `qtile` query rows.
+template <typename Visitor>
+void ForEachBlock(const CallView& call, int64_t qtile, Visitor&& visit) {
+  for (int64_t b = 0; b < call.batch; ++b) {
+    for (int64_t h = 0; h < call.q_heads; ++h) {
+      const int64_t rows = call.StoredRows(b);
+      for (int64_t i = 0; i < rows; i += qtile) visit(b, h, i, std::min(qtile, rows - i));
+    }
+  }
+}
+
+// One call with element type T, or a part of it; sums are kept in A.
 template <typename T>
 class TiledRun {
  public:
   using A = AccumulatorOf<T>;
 
   TiledRun(const CallView& call, const TiledOptions& options);
-  void Run();
+  // Computes the blocks with the numbers [first, last), in the order of ForEachBlock.
+  void Run(int64_t first, int64_t last);
 
  private:
   using Matrix = Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic>;
@@ -127,7 +144,7 @@ TiledRun<T>::TiledRun(const CallView& call, const TiledOptions& options)
     : call_(call),
       rows_(call),
       tile_(std::clamp<int64_t>(call.kv_len, 1, options.tile)),
-      qtile_(std::clamp<int64_t>(call.q_len, 1, options.qtile)),
+      qtile_(RowsOfBlock(call, options)),
       scale_(static_cast<A>(call.scale)),
       has_masks_(call.mask || call.bias || call.documents || call.block_mask),
       kept_share_(static_cast<A>(call.dropout ? 1 / (1 - call.dropout->probability) : 1)),
@@ -145,15 +162,12 @@ TiledRun<T>::TiledRun(const CallView& call, const TiledOptions& options)
 }
 
 template <typename T>
-void TiledRun<T>::Run() {
-  for (int64_t b = 0; b < call_.batch; ++b) {
-    for (int64_t h = 0; h < call_.q_heads; ++h) {
-      const int64_t rows = call_.StoredRows(b);
-      for (int64_t i = 0; i < rows; i += qtile_) {
-        RunBlock({b, h, i, std::min(qtile_, rows - i), {}});
-      }
-    }
-  }
+void TiledRun<T>::Run(int64_t first, int64_t last) {
+  int64_t number = 0;
+  ForEachBlock(call_, qtile_, [&](int64_t b, int64_t h, int64_t i, int64_t rows) {
+    if (number >= first && number < last) RunBlock({b, h, i, rows, {}});
+    ++number;
+  });
 }
 
 template <typename T>
@@ -402,7 +416,11 @@ void TiledRun<T>::WriteEarlyScores(const Block& block) {
 
 void TiledAttention(const CallView& call, const TiledOptions& options) {
   WithFloatType(call.dtype, [&](auto zero) {
-    TiledRun<decltype(zero)>(call, options).Run();
+    int64_t blocks = 0;
+    ForEachBlock(call, RowsOfBlock(call, options), [&](auto&&...) { ++blocks; });
+    ForEachPart(blocks, options.threads, [&](int64_t first, int64_t last) {
+      TiledRun<decltype(zero)>(call, options).Run(first, last);
+    });
     WritePresent<decltype(zero)>(call);
   });
 }

@@ -19,8 +19,8 @@
 // no sink. Weights and scores, where wanted, come from a second walk, with the final maximum and sum.
 //
 // So a row's bits depend on the row, its visible keys and their positions alone: not on hidden
-// data, layout, storage, mask form, batch, heads, q_len or keys appended out of sight. They do depend
-// on the tile size, and on where in a tile a key stands.
+// data, layout, storage, mask form, batch, heads, q_len, threads or keys appended out of sight. They do
+// depend on the tile size, and on where in a tile a key stands.
 #ifndef ATTEST_TILED_TILED_H_
 #define ATTEST_TILED_TILED_H_
 
@@ -34,9 +34,11 @@ namespace attest {
 struct TiledOptions {
   int64_t tile = 64;   // keys a tile, at least 1
   int64_t qtile = 16;  // query rows a block, at least 1; no effect on the result
+  int threads = 1;     // over which blocks are split; 0 = 1; no effect on the result
 };
 
-// Computes every output of the call. May throw std::bad_alloc and nothing else.
+// Computes every output of the call; several calls may run at once. May throw std::bad_alloc, and
+// std::system_error where a thread cannot be started, and nothing else.
 void TiledAttention(const CallView& call, const TiledOptions& options);
 
 // The plug-in's table; create options tile=N and qtile=N.

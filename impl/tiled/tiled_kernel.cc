@@ -19,7 +19,7 @@ class TiledKernel {
     if (!tile) return tl::unexpected(tile.error());
     const auto qtile = PositiveOption(options, "qtile", kernel.options_.qtile);
     if (!qtile) return tl::unexpected(qtile.error());
-    kernel.options_ = {*tile, *qtile};
+    kernel.options_ = {*tile, *qtile, options.threads};
     return kernel;
   }
 

@@ -47,6 +47,21 @@ Problem LineProblem(int64_t kv_len) {
   return p;
 }
 
+TEST(TiledThreadsTest, EveryThreadCountGivesTheSameBits) {
+  std::mt19937_64 random(11);
+  const DirectKernel one = Tiled("3", "1");
+  for (int round = 0; round < 50; ++round) {
+    const Problem p = RandomProblem(random, DType::kF32);
+    const Inputs inputs = RandomInputs(random, p);
+    for (const int threads : {1, 2, 3, 7}) {
+      const auto kernel =
+          DirectKernel::Create(TiledKernelTable(), {{"tile", "3"}, {"qtile", "1"}}, threads);
+      ASSERT_TRUE(kernel) << kernel.error();
+      ASSERT_TRUE(SameBits(one.Run(p, inputs), kernel->Run(p, inputs))) << "round " << round;
+    }
+  }
+}
+
 class TiledTileTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(TiledTileTest, StaysWithinTheWorstCaseBound) {

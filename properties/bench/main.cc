@@ -11,6 +11,7 @@
 
 #include "properties/bench/oracle_tables.h"
 #include "properties/bench/surface.h"
+#include "properties/bench/workers.h"
 #include "properties/harness/case/random.h"
 
 namespace attest {
@@ -82,8 +83,15 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   surface->add_option("--seed", surface_options.seed, "Draws other cases")->capture_default_str();
+  auto* workers = app.add_subcommand(
+      "workers", "Calls a second through the worker of each language; exit 1 where one fails");
+  attest::WorkersOptions workers_options;
+  workers->add_option("--seconds", workers_options.seconds, "Measured for each worker")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
+    if (workers->parsed()) return attest::PrintWorkers(workers_options) ? 0 : 1;
     if (surface->parsed()) return attest::PrintSurface(surface_options) ? 0 : 1;
     return attest::RunOracle(options, table);
   } catch (const CLI::ParseError& error) {

@@ -51,12 +51,14 @@ typedef enum attest_role {
       7, /* i64 [batch]: rows at or beyond it are padding (padded_query_rows) */
   /* Packed sequences ("thd"): both are given, i64 [batch + 1], from 0. Then q and out are
    * [sum of query lengths, q_heads, dim], k and v [sum of key lengths, kv_heads, dim], lse
-   * [q_heads, sum of query lengths]; item b has the rows cu[b] to cu[b + 1]. */
+   * [q_heads, sum of query lengths]; item b has the rows cu[b] to cu[b + 1]. Such calls have no mask,
+   * bias, documents, block mask or dropout, and ask for no weights or scores. */
   ATTEST_ROLE_CU_KEY_LENGTHS = 8,
   ATTEST_ROLE_CU_QUERY_LENGTHS = 9,
   ATTEST_ROLE_DIAGONAL_OFFSET = 10, /* i64 [batch]: row i stands at key i + offset */
   ATTEST_ROLE_DOCUMENT_IDS = 11,    /* i64 [batch, q_len]: a row sees keys of its own number only */
-  ATTEST_ROLE_PREFIX_LENGTHS = 12,  /* i64 [batch]: causality does not hide keys before it */
+  ATTEST_ROLE_PREFIX_LENGTHS = 12,  /* i64 [batch]: causality does not hide keys before it; of calls
+                                        that are not causal it says nothing */
   ATTEST_ROLE_BLOCK_MASK = 13,      /* u8 0/1 [1 or batch, 1 or q_heads, ceil(q_len / BLOCK_Q),
                                         ceil(kv_len / BLOCK_K)]: 0 hides the tile */
   ATTEST_ROLE_SINKS = 14,        /* f32 (f64 in f64 calls) [q_heads]: one more score in each row's
@@ -146,7 +148,9 @@ typedef struct attest_string_pair {
 
 typedef struct attest_create_info {
   uint32_t struct_size;
-  int32_t threads; /* threads the kernel may use; 0 = its own choice */
+  /* Threads the kernel may use; 0 = its own choice. A kernel that cannot run with so many answers
+   * ATTEST_UNSUPPORTED, or uses fewer. attest makes instances with 1, 2, 3 and 7 and compares them. */
+  int32_t threads;
   uint32_t num_options;
   const attest_string_pair* options; /* "variant" for NAME:variant, then the ?key=value pairs */
   char* message;
@@ -162,6 +166,7 @@ typedef struct attest_kernel_table {
   attest_status (*create)(const attest_create_info* info, void** kernel);
   /* The contract of that instance as JSON text, valid until destroy; see "The contract" below. */
   const char* (*contract)(void* kernel);
+  /* Computes a call. attest calls it from one thread at a time unless concurrent_calls is promised. */
   attest_status (*forward)(void* kernel, attest_call* call);
   attest_status (*backward)(void* kernel, attest_call* call); /* may be NULL */
   void (*destroy)(void* kernel);
@@ -177,6 +182,7 @@ typedef struct attest_kernel_table {
  * A JSON object: what the kernel promises. A key that is left out promises nothing, and what is not
  * promised is neither asked for nor held against the kernel; only "dtypes" must be there. "contract"
  * names a published contract to start from (`attest list contracts`); other keys replace its values.
+ * What a key says of a feature that is not offered says nothing.
  * "attest-1" promises everything, so a kernel that starts from it lists what it does otherwise:
  *
  *   {"contract": "attest-1", "dtypes": ["f32"], "features": ["causal", "gqa"], "lse": "none"}
@@ -198,7 +204,12 @@ typedef struct attest_kernel_table {
  *                         by_inputs (the last where lengths are given, else past, else zero), explicit. One
  *                         rule other than explicit: the kernel applies it by itself (packed: by the item's
  *                         lengths). Else causal, windowed, ALiBi calls carry ATTEST_ROLE_DIAGONAL_OFFSET.
+ * causal                  optional | always: every call carries ATTEST_OPTION_CAUSAL
  * window_counts           keys_beside_diagonal (W to the left are W + 1 keys) | keys_with_diagonal
+ * window_sides            both | left (never ATTEST_OPTION_WINDOW_RIGHT: causality is all that hides
+ *                         keys after the diagonal) | left_if_causal (and causal calls alone have windows)
+ * excludes                offered features that no call has together, a list of: causal_with_mask,
+ *                         causal_with_bias (cases that have both come as one mask)
  * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
  *                         unspecified
  * padded_query_rows       what rows past their query length hold: zero | computed | unwritten |
@@ -211,7 +222,10 @@ typedef struct attest_kernel_table {
  *                         v:PLACE with PLACE length causal window mask bias document block page
  * visible_nan_propagates  true | false
  * bits_invariant          what leaves the bits of a row alone, a list of: hidden_values kv_len q_len
- *                         batch heads layout mask_form split threads rerun
+ *                         batch heads layout mask_form split threads rerun. threads: the count that
+ *                         create was given; rerun: calls before and, with concurrent_calls, beside it
+ * concurrent_calls        true | false: forward may be called from several threads at once on one
+ *                         instance (attest-1 promises it; a call's tensors are its own)
  * layouts, strides        a list of bhsd, bshd;  dense | last_dim_contiguous | any
  * min_alignment           bytes, a power of two (default 16)
  * limits                  {max_batch, max_heads, max_q_len, max_kv_len, max_head_dim,

@@ -1,4 +1,4 @@
-/* clang-format off */ /* cc -std=c99 -O2 -shared -fPIC -I impl/abi minimal.c -o libmine.so -lm */
+/* clang-format off */ /* cc -std=c99 -O2 -shared -fPIC -I include minimal.c -o libminimal.so -lm */
 #include <attest/kernel.h>
 #include <math.h>
 static const char kContract[] = "{\"contract\":\"attest-1\", \"dtypes\":[\"f32\"],\"lse\":\"none\","
@@ -6,7 +6,7 @@ static const char kContract[] = "{\"contract\":\"attest-1\", \"dtypes\":[\"f32\"
 static const char* contract(void* kernel) { return (void)kernel, kContract; }
 static attest_status create(const attest_create_info* i, void** k) { return (void)i, (void)k, 0; }
 static void destroy(void* kernel) { (void)kernel; }
-/* out = softmax(scale * q k^T) v, dense f32 [batch, heads, len, dim]: the least a kernel can be */
+/* YOUR KERNEL: out = softmax(scale * q k^T) v, dense f32 [batch, heads, len, dim] */
 static attest_status forward(void* kernel, attest_call* call) {
   const DLTensor* t[ATTEST_ROLE_OUT + 1] = {NULL};
   for (uint32_t n = 0; n < call->num_arguments; ++n) { /* all but q, k, v and out are refused */

@@ -1,6 +1,6 @@
 // The attest worker for kernels written in JavaScript: `attest check node:my.mjs:attention`.
 //
-// attest starts it; nobody else does. It speaks the worker protocol (PROTOCOL.md) on descriptor 3. Node cannot
+// attest starts it; nobody else does. It speaks the worker protocol (../PROTOCOL.md) on descriptor 3. Node cannot
 // map memory, so tensors are read from and written to the arena file, descriptor 4. A kernel is an exported
 // function, with its contract beside it:
 //
@@ -10,7 +10,8 @@
 // A tensor is {data, shape}: dense in the layout that the contract names, data a Float32Array (f32, f16 and bf16),
 // Float64Array, Uint8Array (masks, fp8) or BigInt64Array (lengths). Every tensor and option that the call has is a
 // member of the one argument. The function returns out as an array of numbers, or an object of those that were
-// asked for (wantLse and so on: out, lse, weights, scores, present_k, present_v), or a promise of either. An
+// asked for (wantLse and so on: out, lse, weights, scores, present_k, present_v), or a promise of either. The
+// member outputs has the element type and shape of each: {out: {dtype: "f16", shape: [1, 2, 4, 8]}, ...}. An
 // error with the name "Unsupported" means UNSUPPORTED; any other means FAILED.
 import fs from "node:fs";
 import net from "node:net";
@@ -146,11 +147,12 @@ function writeTensor(tensor, name, data) {
 }
 
 function argumentsOf(call, options) {
-  const argument = {...options}, outputs = {};
+  const argument = {...options, outputs: {}}, outputs = {};
   for (const tensor of call.tensors) {
     if (tensor.role in kOutputs) {
       const name = kOutputs[tensor.role];
       outputs[name] = tensor;
+      argument.outputs[name] = {dtype: tensor.dtype, shape: tensor.shape};
       if (name in kWants) argument[kWants[name]] = true;
     } else if (tensor.role in kInputs) {
       argument[kInputs[tensor.role]] = readTensor(tensor);

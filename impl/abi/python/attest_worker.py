@@ -1,18 +1,23 @@
 """The attest worker for kernels written in Python: `attest check python:my.py:attention`.
 
-attest starts it; nobody else does. It speaks the worker protocol (PROTOCOL.md) on descriptor 3 and maps the
+attest starts it; nobody else does. It speaks the worker protocol (../PROTOCOL.md) on descriptor 3 and maps the
 arena, descriptor 4. A kernel is a function in a file, with its contract beside it:
 
     CONTRACT = {"contract": "attest-1", "dtypes": ["f32"], "features": ["causal"], "lse": "none"}
 
     def attention(q, k, v, *, scale, causal=False): ...
 
-Tensors are numpy arrays over the shared memory, inputs read-only, in the layout that the contract names; every
+Tensors are numpy arrays over the shared memory, inputs read-only, in a layout that the contract names; every
 other tensor and option of a call comes as a keyword (NAMES below), and only where the call has it. A bf16
 tensor comes as float32, for numpy has no such type, and an fp8 one as bytes. With `TENSORS = "torch"` in the
-file they are torch tensors over the same memory, bf16 included. The function returns out, or a tuple in the
-order out, lse, weights, scores, present_k, present_v of those that were asked for (want_lse and so on), or a
-dictionary of them. NotImplementedError means UNSUPPORTED; any other exception means FAILED.
+file they are torch tensors over the same memory (DLPack), bf16 included; inputs lie on the CPU and must not be
+written, results may come from any device. The function returns out, or a tuple in the order out, lse, weights,
+scores, present_k, present_v of those that were asked for (want_lse and so on), or a dictionary of them.
+NotImplementedError means UNSUPPORTED; any other exception means FAILED.
+
+A function with a parameter `outputs` also learns what it is to fill: {"out": ("f16", [1, 2, 4, 8]), ...} has
+the element type and the shape of every output asked for. The inputs leave these open in two places: out's type
+beside fp8 inputs, and kv_len, the last extent of weights, beside pages.
 """
 
 import ctypes
@@ -141,34 +146,23 @@ class Kernel:
         torch = self.torch
         if dtype == "bf16":
             # numpy has no bf16: the bits travel as int16 and are seen as what they are.
-            return torch.from_dlpack(Exported(array.view(numpy.int16))).view(torch.bfloat16)
-        if dtype == "bool":
-            return torch.from_dlpack(Exported(array)).view(torch.bool)
-        return torch.from_dlpack(Exported(array))
+            return torch.from_dlpack(array.view(numpy.int16)).view(torch.bfloat16)
+        tensor = torch.from_dlpack(array)
+        return tensor.view(torch.bool) if dtype == "bool" else tensor
 
-    def value(self, result, dtype):
-        """A result as a numpy array that can be stored."""
-        if self.torch is not None and isinstance(result, self.torch.Tensor):
-            result = result.detach()
-            result = (result.float() if dtype == "bf16" else result).numpy()
-        return numpy.asarray(result)
-
-
-class Exported:
-    """A read-only array for DLPack, which numpy refuses to hand out: it is never written through this."""
-
-    def __init__(self, array):
-        self.array = numpy.lib.stride_tricks.as_strided(array, writeable=False)
-        self.device = (1, 0)
-
-    def __dlpack__(self, **_):
-        pointer, _ = self.array.__array_interface__["data"]
-        size = sum((n - 1) * s for n, s in zip(self.array.shape, self.array.strides)) + self.array.itemsize
-        memory = (ctypes.c_char * max(size, 0)).from_address(pointer) if self.array.size else bytearray(8)
-        return numpy.ndarray(self.array.shape, self.array.dtype, memory, 0, self.array.strides).__dlpack__()
-
-    def __dlpack_device__(self):
-        return self.device
+    def store(self, name, result, array, dtype):
+        """Writes a result, a torch tensor or what numpy takes for an array, into an output."""
+        is_tensor = self.torch is not None and isinstance(result, self.torch.Tensor)
+        if not is_tensor:
+            result = numpy.asarray(result)
+        if tuple(result.shape) != array.shape:
+            raise Refused(f"{self.name} returned {name} of shape {list(result.shape)}, expected "
+                          f"{list(array.shape)}")
+        if is_tensor:
+            self.shown(array, dtype).copy_(result.detach())
+            return
+        with numpy.errstate(all="ignore"):
+            array[...] = to_bf16(result) if dtype == "bf16" else result
 
 
 def named(result, asked):
@@ -187,7 +181,9 @@ def compute(kernel, memory, call):
         if role in OUTPUTS:
             outputs[OUTPUTS[role]] = (memory.array(tensor, True), dtype)
         elif role in NAMES:
-            arguments[NAMES[role]] = kernel.shown(memory.array(tensor, False), dtype)
+            # torch knows no read-only memory, and a crash would say less than the harness does when it
+            # finds an input changed.
+            arguments[NAMES[role]] = kernel.shown(memory.array(tensor, kernel.torch is not None), dtype)
         else:
             raise NotImplementedError(f"role {role}")
     for option in call["options"]:
@@ -199,6 +195,8 @@ def compute(kernel, memory, call):
     for name in outputs:
         if name != "out":
             arguments["want_" + name] = True
+    if "outputs" in kernel.accepted:
+        arguments["outputs"] = {name: (dtype, list(array.shape)) for name, (array, dtype) in outputs.items()}
     for name in arguments:
         if not kernel.takes(name):
             raise NotImplementedError(f"{kernel.name} takes no {name}")
@@ -207,13 +205,7 @@ def compute(kernel, memory, call):
     for name in asked:
         if results.get(name) is None:
             raise Refused(f"{kernel.name} returned no {name}")
-        array, dtype = outputs[name]
-        value = kernel.value(results[name], dtype)
-        if value.shape != array.shape:
-            raise Refused(f"{kernel.name} returned {name} of shape {list(value.shape)}, expected "
-                          f"{list(array.shape)}")
-        with numpy.errstate(all="ignore"):
-            array[...] = to_bf16(value) if dtype == "bf16" else value
+        kernel.store(name, results[name], *outputs[name])
 
 
 def one_line(error):
@@ -241,7 +233,8 @@ class Worker:
             if hard == resource.RLIM_INFINITY or hard > limit:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         self.kernel = Kernel(request["library"], request["options"], request["threads"])
-        return {"name": self.kernel.name, "version": self.kernel.version, "contract": self.kernel.contract}
+        return {"name": self.kernel.name, "version": self.kernel.version, "contract": self.kernel.contract,
+                "threads": self.kernel.torch is not None}
 
     def map(self, request):
         self.memory = Memory()

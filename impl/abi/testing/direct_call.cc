@@ -285,12 +285,13 @@ class DirectCall {
 
 tl::expected<DirectKernel, std::string> DirectKernel::Create(
     const attest_kernel_table* table,
-    const std::vector<std::pair<std::string, std::string>>& options) {
+    const std::vector<std::pair<std::string, std::string>>& options, int threads) {
   std::vector<attest_string_pair> pairs;
   for (const auto& [key, value] : options) pairs.push_back({key.c_str(), value.c_str()});
   std::array<char, 256> message{};
   attest_create_info info{};
   info.struct_size = sizeof(info);
+  info.threads = threads;
   info.num_options = static_cast<uint32_t>(pairs.size());
   info.options = pairs.data();
   info.message = message.data();

@@ -56,10 +56,11 @@ struct DirectResult {
 // One created instance of a kernel.
 class DirectKernel {
  public:
-  // The error is the message that create left. `options` are the key/value pairs of create.
+  // The error is the message that create left. `options` are the key/value pairs of create; 0 threads
+  // are the kernel's own choice.
   static tl::expected<DirectKernel, std::string> Create(
       const attest_kernel_table* table,
-      const std::vector<std::pair<std::string, std::string>>& options = {});
+      const std::vector<std::pair<std::string, std::string>>& options = {}, int threads = 0);
   DirectKernel(DirectKernel&& other) noexcept;
   DirectKernel(const DirectKernel&) = delete;
   DirectKernel& operator=(const DirectKernel&) = delete;

@@ -8,52 +8,95 @@
 #include <system_error>
 #include <utility>
 
+#include "impl/adapters/onnxruntime/attention.h"
+#include "impl/adapters/onnxruntime/group_query.h"
+#include "impl/adapters/onnxruntime/model.h"
+#include "impl/adapters/onnxruntime/multi_head.h"
+
 namespace attest::ort {
 namespace {
+
+// The runtime that is looked for unless ?version= says otherwise: the one that ci/setup installs.
+constexpr char kDefaultVersion[] = "1.28.2";
 
 // A session holds some 100 KiB; a run of `attest check` meets a few dozen models, mostly for their
 // scales.
 constexpr size_t kMaxSessions = 256;
+
+struct Variant {
+  std::string_view name;
+  std::string (*contract)(const Settings&);
+  OnnxCalls (*read)(const attest_call&, const Settings&);
+  std::string_view options;
+};
+constexpr Variant kVariants[] = {
+    {"attention", AttentionContract, ReadAttention, "opset=23|24, past=on|off, version=X.Y.Z"},
+    {"mha", MultiHeadContract, ReadMultiHead, "past=on|off, version=X.Y.Z"},
+    {"gqa", GroupQueryContract, ReadGroupQuery,
+     "step=token|ragged|chunk, sinks=on|off, version=X.Y.Z"}};
+
+const Variant* FindVariant(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kVariants), std::end(kVariants),
+                                   [&](const Variant& variant) { return variant.name == name; });
+  return found == std::end(kVariants) ? nullptr : found;
+}
 
 bool IsVersion(std::string_view text) {
   const auto is_part = [](char c) { return (c >= '0' && c <= '9') || c == '.'; };
   return !text.empty() && std::all_of(text.begin(), text.end(), is_part);
 }
 
-// The contract is the standard's, for the element types that the runtime documents for its CPU
-// kernels (docs/OperatorKernels.md) and the features that this adapter passes on.
-std::string ContractJson(int opset) {
-  return R"({"contract": "onnx-attention-)" + std::to_string(opset) +
-         R"(", "features": ["causal", "mask", "bias", "gqa", "value_dim", "weights",
-                            "mask_broadcast", "mask_ranks", )" +
-         (opset == 23 ? R"("mask_key_broadcast"])" : R"("key_lengths"])") +
-         R"(, "scores": [], "dtypes": ["f32", "f16"], "options": {"opset": ["23", "24"]}})";
+bool IsSwitch(std::string_view text) {
+  return text == "on" || text == "off";
+}
+
+bool IsStep(std::string_view text) {
+  return text == "token" || text == "ragged" || text == "chunk";
+}
+
+// Takes one create option; false where the variant does not have it.
+bool TakeOption(const std::string& key, const std::string& value, Settings* settings) {
+  const bool is_attention = settings->variant == "attention";
+  const bool is_gqa = settings->variant == "gqa";
+  if (key == "version" && IsVersion(value)) {
+    settings->version = value;
+  } else if (key == "past" && !is_gqa && IsSwitch(value)) {
+    settings->past = value == "on";
+  } else if (key == "opset" && is_attention && (value == "23" || value == "24")) {
+    settings->opset = value == "23" ? 23 : 24;
+  } else if (key == "sinks" && is_gqa && IsSwitch(value)) {
+    settings->sinks = value == "on";
+  } else if (key == "step" && is_gqa && IsStep(value)) {
+    settings->step = value;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 std::string MissingLibrary(const std::string& path, const std::string& version) {
-  return "ONNX Runtime " + version + " is not installed (no " + path +
-         "): run ci/setup --with onnxruntime, or set ATTEST_ONNXRUNTIME to a libonnxruntime.so";
+  const std::string which =
+      version == kDefaultVersion ? "" : "ATTEST_ONNXRUNTIME_VERSIONS=" + version + " ";
+  return "ONNX Runtime " + version + " is not installed (no " + path + "): run " + which +
+         "ci/setup --with onnxruntime, or set ATTEST_ONNXRUNTIME to a libonnxruntime.so";
 }
 
 }  // namespace
 
-tl::expected<Settings, std::string> ReadSettings(std::span<const attest_string_pair> options) {
-  Settings settings;
-  for (const attest_string_pair& option : options) {
-    const std::string_view key = option.key;
-    const std::string_view value = option.value;
-    if (key == "variant") {
-      if (value == "attention") continue;
-      return tl::unexpected("unknown variant \"" + std::string(value) + "\": there is attention");
-    }
-    if (key == "opset" && (value == "23" || value == "24")) {
-      settings.opset = value == "23" ? 23 : 24;
-    } else if (key == "version" && IsVersion(value)) {
-      settings.version = value;
-    } else {
-      return tl::unexpected("cannot take " + std::string(key) + "=" + std::string(value) +
-                            ": options are opset=23, opset=24, version=X.Y.Z");
-    }
+tl::expected<Settings, std::string> ReadSettings(const CreateOptions& options) {
+  Settings settings{.version = kDefaultVersion};
+  if (const auto found = options.values.find("variant"); found != options.values.end()) {
+    settings.variant = found->second;
+  }
+  const Variant* variant = FindVariant(settings.variant);
+  if (variant == nullptr) {
+    return tl::unexpected("unknown variant \"" + settings.variant +
+                          "\": there are attention, mha and gqa");
+  }
+  for (const auto& [key, value] : options.values) {
+    if (key == "variant" || TakeOption(key, value, &settings)) continue;
+    return tl::unexpected("cannot take " + key + "=" + value + ": options are " +
+                          std::string(variant->options));
   }
   return settings;
 }
@@ -71,14 +114,13 @@ std::string LibraryPath(const std::string& version) {
   return build / "third_party" / ("onnxruntime-" + version) / "libonnxruntime.so";
 }
 
-Kernel::Kernel(const Settings& settings, std::unique_ptr<Runtime> runtime, int threads)
-    : opset_(settings.opset),
-      contract_json_(ContractJson(settings.opset)),
+Kernel::Kernel(Settings settings, std::unique_ptr<Runtime> runtime, int threads)
+    : settings_(std::move(settings)),
+      contract_json_(FindVariant(settings_.variant)->contract(settings_)),
       runtime_(std::move(runtime)),
       sessions_(*runtime_, threads, kMaxSessions) {}
 
-tl::expected<std::unique_ptr<Kernel>, std::string> Kernel::Create(const Settings& settings,
-                                                                  int threads) {
+tl::expected<std::unique_ptr<Kernel>, std::string> Kernel::Create(Settings settings, int threads) {
   const std::string path = LibraryPath(settings.version);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
@@ -86,20 +128,28 @@ tl::expected<std::unique_ptr<Kernel>, std::string> Kernel::Create(const Settings
   }
   auto runtime = Runtime::Open(path);
   if (!runtime) return tl::unexpected(std::move(runtime).error());
-  return std::unique_ptr<Kernel>(new Kernel(settings, std::move(*runtime), threads));
+  settings.version = (*runtime)->version();  // $ATTEST_ONNXRUNTIME may be any
+  return std::unique_ptr<Kernel>(new Kernel(std::move(settings), std::move(*runtime), threads));
 }
 
-tl::expected<void, Refusal> Kernel::Forward(const attest_call& call) {
+tl::expected<void, CallError> Kernel::Run(const OnnxCall& call) {
   const auto refusal = [](const Error& error) {
     return tl::unexpected(
-        Refusal{error.not_implemented ? ATTEST_UNSUPPORTED : ATTEST_FAILED, error.message});
+        CallError{error.not_implemented ? ATTEST_UNSUPPORTED : ATTEST_FAILED, error.message});
   };
-  const auto onnx_call = ReadCall(call, opset_);
-  if (!onnx_call) return tl::unexpected(onnx_call.error());
-  const auto session = sessions_.Get(BuildModel(onnx_call->model));
+  const auto session = sessions_.Get(BuildModel(call));
   if (!session) return refusal(session.error());
-  const auto done = (*session)->Run(onnx_call->inputs, onnx_call->outputs);
+  const auto done = (*session)->Run(call.inputs, call.outputs);
   if (!done) return refusal(done.error());
+  return {};
+}
+
+tl::expected<void, CallError> Kernel::Forward(const attest_call& call) {
+  const auto calls = FindVariant(settings_.variant)->read(call, settings_);
+  if (!calls) return tl::unexpected(calls.error());
+  for (const OnnxCall& onnx_call : *calls) {
+    if (auto done = Run(onnx_call); !done) return done;
+  }
   return {};
 }
 

@@ -5,75 +5,63 @@
 namespace attest::ort {
 namespace {
 
-constexpr int kIrVersion = 10;     // accepted by every runtime that has the operator
-constexpr int kProbabilities = 3;  // qk_matmul_output_mode: after softmax
+constexpr int kIrVersion = 10;      // accepted by every runtime that has the operators
+constexpr int kContribVersion = 1;  // of every operator in com.microsoft
 
-// Declares a graph input or output of known type and open shape. Not even the rank is given: from
-// open sizes the operator's shape inference (onnx 1.19) makes a kv_len of 0 for the weights.
-void Declare(onnx::ValueInfoProto* value, const char* name, ElementType type) {
-  value->set_name(name);
-  value->mutable_type()->mutable_tensor_type()->set_elem_type(static_cast<int32_t>(type));
-}
-
-void AddAttribute(onnx::NodeProto* node, const char* name, int64_t value) {
-  auto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(onnx::AttributeProto::INT);
-  attribute->set_i(value);
-}
-
-void AddAttribute(onnx::NodeProto* node, const char* name, float value) {
-  auto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(onnx::AttributeProto::FLOAT);
-  attribute->set_f(value);
-}
-
-// Inputs by position: Q K V attn_mask past_key past_value nonpad_kv_seqlen. An empty name is an
-// absent input; trailing ones are left out.
-void AddInputs(const ModelSpec& spec, onnx::GraphProto* graph, onnx::NodeProto* node) {
-  for (const char* name : {kQ, kK, kV}) {
-    node->add_input(name);
-    Declare(graph->add_input(), name, spec.type);
+// Adds the tensors of one side to the node, an empty name for an absent one, and declares those that
+// are there. Trailing absent ones are left out. Not even the rank is declared: from open sizes the
+// shape inference of Attention (onnx 1.19) makes a kv_len of 0 for the weights.
+template <typename AddName, typename Declare>
+void AddTensors(const std::vector<Tensor>& tensors, AddName&& add_name, Declare&& declare) {
+  size_t count = tensors.size();
+  while (count > 0 && !tensors[count - 1].is_present()) --count;
+  for (size_t n = 0; n < count; ++n) {
+    add_name(tensors[n].name);
+    if (!tensors[n].is_present()) continue;
+    onnx::ValueInfoProto* value = declare();
+    value->set_name(tensors[n].name);
+    value->mutable_type()->mutable_tensor_type()->set_elem_type(
+        static_cast<int32_t>(tensors[n].type));
   }
-  if (spec.mask) {
-    node->add_input(kAttnMask);
-    Declare(graph->add_input(), kAttnMask, *spec.mask);
-  }
-  if (!spec.key_lengths) return;
-  if (!spec.mask) node->add_input("");
-  node->add_input("");
-  node->add_input("");
-  node->add_input(kKeyLengths);
-  Declare(graph->add_input(), kKeyLengths, ElementType::kInt64);
 }
 
-// Outputs by position: Y present_key present_value qk_matmul_output.
-void AddOutputs(const ModelSpec& spec, onnx::GraphProto* graph, onnx::NodeProto* node) {
-  node->add_output(kY);
-  Declare(graph->add_output(), kY, spec.type);
-  if (!spec.weights) return;
-  node->add_output("");
-  node->add_output("");
-  node->add_output(kWeights);
-  Declare(graph->add_output(), kWeights, spec.type);
-  AddAttribute(node, "qk_matmul_output_mode", int64_t{kProbabilities});
+void AddAttribute(const Attribute& attribute, onnx::NodeProto* node) {
+  auto* target = node->add_attribute();
+  target->set_name(attribute.name);
+  if (const auto* integer = std::get_if<int64_t>(&attribute.value)) {
+    target->set_type(onnx::AttributeProto::INT);
+    target->set_i(*integer);
+  } else {
+    target->set_type(onnx::AttributeProto::FLOAT);
+    target->set_f(std::get<float>(attribute.value));
+  }
+}
+
+void AddOpset(const char* domain, int version, onnx::ModelProto* model) {
+  auto* opset = model->add_opset_import();
+  opset->set_domain(domain);
+  opset->set_version(version);
 }
 
 }  // namespace
 
-std::string BuildModel(const ModelSpec& spec) {
+std::string BuildModel(const OnnxCall& call) {
   onnx::ModelProto model;
   model.set_ir_version(kIrVersion);
-  model.add_opset_import()->set_version(spec.opset);
+  AddOpset("", call.opset, &model);
+  if (*call.domain != '\0') AddOpset(call.domain, kContribVersion, &model);
   auto* graph = model.mutable_graph();
   graph->set_name("attention");
   auto* node = graph->add_node();
-  node->set_op_type("Attention");
-  AddInputs(spec, graph, node);
-  AddOutputs(spec, graph, node);
-  AddAttribute(node, "scale", spec.scale);
-  if (spec.causal) AddAttribute(node, "is_causal", int64_t{1});
+  node->set_op_type(call.op);
+  node->set_domain(call.domain);
+  AddTensors(
+      call.inputs, [&](const char* name) { node->add_input(name); },
+      [&] { return graph->add_input(); });
+  AddTensors(
+      call.outputs, [&](const char* name) { node->add_output(name); },
+      [&] { return graph->add_output(); });
+  for (const Attribute& attribute : call.attributes) AddAttribute(attribute, node);
   return model.SerializeAsString();
 }
 

@@ -13,70 +13,80 @@ namespace {
 
 using ::testing::ElementsAre;
 
-onnx::ModelProto Parse(const ModelSpec& spec) {
+constexpr ElementType kF32 = ElementType::kFloat;
+
+Tensor Named(const char* name, ElementType type = kF32) {
+  return MakeTensor(name, type, {1}, nullptr);
+}
+
+OnnxCall Plain() {
+  OnnxCall call;
+  call.inputs = {Named("Q"), Named("K"), Named("V")};
+  call.outputs = {Named("Y")};
+  return call;
+}
+
+onnx::ModelProto Parse(const OnnxCall& call) {
   onnx::ModelProto model;
-  EXPECT_TRUE(model.ParseFromString(BuildModel(spec)));
+  EXPECT_TRUE(model.ParseFromString(BuildModel(call)));
   EXPECT_EQ(model.graph().node_size(), 1);
   return model;
 }
 
-std::map<std::string, onnx::AttributeProto> AttributesOf(const onnx::ModelProto& model) {
-  std::map<std::string, onnx::AttributeProto> attributes;
-  for (const auto& attribute : model.graph().node(0).attribute()) {
-    attributes[attribute.name()] = attribute;
-  }
-  return attributes;
-}
-
-TEST(Model, PlainCallHasThreeInputsOneOutputAndTheScale) {
-  const auto model = Parse({.scale = 0.25f});
-  EXPECT_THAT(model.graph().node(0).input(), ElementsAre("Q", "K", "V"));
-  EXPECT_THAT(model.graph().node(0).output(), ElementsAre("Y"));
+TEST(Model, NodeHasTheInputsOutputsAndAttributesOfTheCall) {
+  OnnxCall call = Plain();
+  call.attributes = {{"scale", 0.25f}, {"is_causal", int64_t{1}}};
+  const auto model = Parse(call);
+  const auto& node = model.graph().node(0);
+  EXPECT_THAT(node.input(), ElementsAre("Q", "K", "V"));
+  EXPECT_THAT(node.output(), ElementsAre("Y"));
+  EXPECT_EQ(node.op_type(), "Attention");
+  ASSERT_EQ(node.attribute_size(), 2);
+  EXPECT_EQ(node.attribute(0).name(), "scale");
+  EXPECT_EQ(node.attribute(0).f(), 0.25f);
+  EXPECT_EQ(node.attribute(1).i(), 1);
+  ASSERT_EQ(model.opset_import_size(), 1);
   EXPECT_EQ(model.opset_import(0).version(), 24);
-  const auto attributes = AttributesOf(model);
-  EXPECT_EQ(attributes.at("scale").f(), 0.25f);
-  EXPECT_EQ(attributes.count("is_causal"), 0u);
 }
 
-TEST(Model, AbsentInputsBeforeKeyLengthsAreEmptyNames) {
-  const auto model = Parse({.key_lengths = true});
+TEST(Model, AbsentTensorsAreEmptyNamesAndTrailingOnesLeftOut) {
+  OnnxCall call = Plain();
+  call.inputs.resize(9);
+  call.inputs[6] = Named("nonpad_kv_seqlen", ElementType::kInt64);
+  call.outputs.resize(4);
+  const auto model = Parse(call);
   EXPECT_THAT(model.graph().node(0).input(),
               ElementsAre("Q", "K", "V", "", "", "", "nonpad_kv_seqlen"));
-  EXPECT_EQ(model.graph().input_size(), 4);
+  EXPECT_THAT(model.graph().node(0).output(), ElementsAre("Y"));
+  ASSERT_EQ(model.graph().input_size(), 4);
+  EXPECT_EQ(model.graph().input(3).type().tensor_type().elem_type(), onnx::TensorProto::INT64);
 }
 
-TEST(Model, MaskStandsBeforeKeyLengths) {
-  const auto model = Parse({.mask = ElementType::kBool, .key_lengths = true});
-  EXPECT_THAT(model.graph().node(0).input(),
-              ElementsAre("Q", "K", "V", "attn_mask", "", "", "nonpad_kv_seqlen"));
-  EXPECT_EQ(model.graph().input(3).type().tensor_type().elem_type(), onnx::TensorProto::BOOL);
+TEST(Model, OperatorsOfAnotherDomainImportIt) {
+  OnnxCall call = Plain();
+  call.op = "MultiHeadAttention";
+  call.domain = "com.microsoft";
+  const auto model = Parse(call);
+  EXPECT_EQ(model.graph().node(0).domain(), "com.microsoft");
+  ASSERT_EQ(model.opset_import_size(), 2);
+  EXPECT_EQ(model.opset_import(1).domain(), "com.microsoft");
+  EXPECT_EQ(model.opset_import(1).version(), 1);
 }
 
-TEST(Model, WeightsAreTheFourthOutputInModeThree) {
-  const auto model = Parse({.causal = true, .weights = true});
-  EXPECT_THAT(model.graph().node(0).output(), ElementsAre("Y", "", "", "qk_matmul_output"));
-  const auto attributes = AttributesOf(model);
-  EXPECT_EQ(attributes.at("qk_matmul_output_mode").i(), 3);
-  EXPECT_EQ(attributes.at("is_causal").i(), 1);
-}
-
-TEST(Model, EveryFieldChangesTheBytes) {
-  const std::vector<ModelSpec> specs = {
-      {},
-      {.opset = 23},
-      {.type = ElementType::kFloat16},
-      {.scale = 0.5f},
-      {.causal = true},
-      {.mask = ElementType::kBool},
-      {.mask = ElementType::kFloat},
-      {.key_lengths = true},
-      {.weights = true},
-  };
+TEST(Model, SizesAndDataDoNotChangeTheBytesAndAllElseDoes) {
+  std::vector<OnnxCall> calls(7, Plain());
+  calls[1].opset = 23;
+  calls[2].inputs[0].type = ElementType::kFloat16;
+  calls[3].attributes = {{"scale", 0.5f}};
+  calls[4].attributes = {{"scale", 0.25f}};
+  calls[5].inputs.push_back(Named("attn_mask", ElementType::kBool));
+  calls[6].domain = "com.microsoft";
   std::map<std::string, size_t> seen;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const std::string bytes = BuildModel(specs[i]);
-    EXPECT_EQ(bytes, BuildModel(specs[i])) << "spec " << i;
-    EXPECT_TRUE(seen.emplace(bytes, i).second) << "spec " << i << " equals " << seen[bytes];
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string bytes = BuildModel(calls[i]);
+    EXPECT_TRUE(seen.emplace(bytes, i).second) << "call " << i << " equals " << seen[bytes];
+    calls[i].inputs[0].shape = {2, 3};
+    EXPECT_EQ(bytes, BuildModel(calls[i])) << "call " << i;
   }
 }
 

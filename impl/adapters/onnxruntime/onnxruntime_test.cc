@@ -1,20 +1,17 @@
-// The plug-in as the worker sees it: loaded with dlopen, called through its table. Tests that need
-// ONNX Runtime itself are skipped where it is not installed.
-#include <dlfcn.h>
-
+// The plug-in and its Attention operator. Tests that need ONNX Runtime itself are skipped where it is
+// not installed.
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <list>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "attest/kernel.h"
+#include "impl/adapters/onnxruntime/testing.h"
 
 namespace attest::ort {
 namespace {
@@ -22,101 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const attest_kernel_table& Table() {
-  static const attest_kernel_table* table = [] {
-    void* library = dlopen(ATTEST_ONNXRUNTIME_PLUGIN, RTLD_NOW | RTLD_LOCAL);
-    EXPECT_NE(library, nullptr) << dlerror();
-    return reinterpret_cast<decltype(&attest_kernel)>(dlsym(library, "attest_kernel"))();
-  }();
-  return *table;
-}
-
-using Options = std::vector<attest_string_pair>;
-
-// One instance, or the status and message with which it was refused.
-class Instance {
- public:
-  explicit Instance(const Options& options = {}) {
-    std::array<char, 512> message{};
-    const attest_create_info info = {sizeof(attest_create_info),
-                                     /*threads=*/1,
-                                     static_cast<uint32_t>(options.size()),
-                                     options.data(),
-                                     message.data(),
-                                     message.size()};
-    status_ = Table().create(&info, &kernel_);
-    message_ = message.data();
-  }
-  ~Instance() {
-    if (status_ == ATTEST_OK) Table().destroy(kernel_);
-  }
-  Instance(const Instance&) = delete;
-  Instance& operator=(const Instance&) = delete;
-
-  attest_status status() const { return status_; }
-  const std::string& message() const { return message_; }
-  void* get() const { return kernel_; }
-
- private:
-  attest_status status_ = ATTEST_FAILED;
-  std::string message_;
-  void* kernel_ = nullptr;
-};
-
-// A call under construction; owns the tensors' descriptions, not their data.
-class CallBuilder {
- public:
-  CallBuilder& Add(int32_t role, DLDataType type, std::vector<int64_t> shape, void* data,
-                   std::vector<int64_t> strides = {}) {
-    Described& d = tensors_.emplace_back();
-    d.shape = std::move(shape);
-    d.strides = std::move(strides);
-    d.tensor = {data, {kDLCPU, 0},    static_cast<int32_t>(d.shape.size()),
-                type, d.shape.data(), d.strides.empty() ? nullptr : d.strides.data(),
-                0};
-    arguments_.push_back({role, &d.tensor});
-    return *this;
-  }
-  CallBuilder& Option(int32_t id, int64_t value) {
-    attest_option option{id, 0, {}};
-    option.value.i = value;
-    options_.push_back(option);
-    return *this;
-  }
-  CallBuilder& Scale(double value) {
-    attest_option option{ATTEST_OPTION_SCALE, 1, {}};
-    option.value.f = value;
-    options_.push_back(option);
-    return *this;
-  }
-  attest_status Run(const Instance& instance) {
-    std::array<char, 512> text{};
-    attest_call call = {sizeof(attest_call), static_cast<uint32_t>(options_.size()),
-                        options_.data(),     static_cast<uint32_t>(arguments_.size()),
-                        arguments_.data(),   text.data(),
-                        text.size()};
-    const attest_status status = Table().forward(instance.get(), &call);
-    message = text.data();
-    return status;
-  }
-
-  std::string message;
-
- private:
-  struct Described {
-    std::vector<int64_t> shape, strides;
-    DLTensor tensor{};
-  };
-  std::list<Described> tensors_;  // addresses stay
-  std::vector<attest_argument> arguments_;
-  std::vector<attest_option> options_;
-};
-
-constexpr DLDataType kF32 = {kDLFloat, 32, 1};
-constexpr DLDataType kF16 = {kDLFloat, 16, 1};
-constexpr DLDataType kU8 = {kDLUInt, 8, 1};
-constexpr DLDataType kI64 = {kDLInt, 64, 1};
 
 // Two queries, two keys, one number each. Scores are ln 1 and ln 3, so the weights are 1/4 and 3/4
 // and the output is 4/4 + 8 * 3/4 = 7; a row that sees the first key alone gives 4.
@@ -141,13 +43,9 @@ struct Tiny {
   }
 };
 
-class WithRuntime : public ::testing::Test {
+class WithRuntime : public OperatorTest {
  protected:
-  void SetUp() override {
-    if (instance_.status() == ATTEST_UNSUPPORTED) GTEST_SKIP() << instance_.message();
-    ASSERT_EQ(instance_.status(), ATTEST_OK) << instance_.message();
-  }
-  Instance instance_;
+  WithRuntime() : OperatorTest({}) {}
   Tiny tiny_;
 };
 
@@ -161,7 +59,9 @@ TEST(OnnxRuntimePlugin, UnknownOptionsAreNamedInTheRefusal) {
   EXPECT_EQ(Instance(Options{{"tile", "16"}}).status(), ATTEST_INVALID_ARGUMENT);
   EXPECT_THAT(Instance(Options{{"tile", "16"}}).message(), HasSubstr("tile=16"));
   EXPECT_THAT(Instance(Options{{"opset", "22"}}).message(), HasSubstr("opset=22"));
-  EXPECT_THAT(Instance(Options{{"variant", "mha"}}).message(), HasSubstr("mha"));
+  EXPECT_THAT(Instance(Options{{"variant", "flash"}}).message(), HasSubstr("flash"));
+  EXPECT_THAT(Instance(Options{{"variant", "mha"}, {"opset", "23"}}).message(), HasSubstr("past"));
+  EXPECT_THAT(Instance(Options{{"past", "maybe"}}).message(), HasSubstr("past=maybe"));
   EXPECT_THAT(Instance(Options{{"version", "../../evil"}}).message(), HasSubstr("version="));
 }
 
@@ -170,10 +70,21 @@ TEST(OnnxRuntimePlugin, MissingLibrarySaysHowToInstallIt) {
   const std::string kept = before == nullptr ? "" : before;
   setenv("ATTEST_ONNXRUNTIME", "no/such/libonnxruntime.so", 1);
   const Instance instance;
-  setenv("ATTEST_ONNXRUNTIME", kept.c_str(), 1);
+  if (before == nullptr) {
+    unsetenv("ATTEST_ONNXRUNTIME");
+  } else {
+    setenv("ATTEST_ONNXRUNTIME", kept.c_str(), 1);
+  }
   EXPECT_EQ(instance.status(), ATTEST_UNSUPPORTED);
   EXPECT_THAT(instance.message(), HasSubstr("ci/setup --with onnxruntime"));
   EXPECT_THAT(instance.message(), Not(HasSubstr("\n")));
+}
+
+TEST(OnnxRuntimePlugin, MissingVersionSaysWhichToAskFor) {
+  const Instance instance(Options{{"version", "0.0.1"}});
+  if (std::getenv("ATTEST_ONNXRUNTIME") != nullptr) GTEST_SKIP() << "ATTEST_ONNXRUNTIME is set";
+  EXPECT_EQ(instance.status(), ATTEST_UNSUPPORTED);
+  EXPECT_THAT(instance.message(), HasSubstr("ATTEST_ONNXRUNTIME_VERSIONS=0.0.1 ci/setup"));
 }
 
 TEST_F(WithRuntime, PlainCallMatchesHandCalculation) {
@@ -240,6 +151,63 @@ TEST_F(WithRuntime, WeightsAreTheProbabilities) {
   tiny_.ExpectOut(7, 7);
   EXPECT_NEAR(weights[0], 0.25, 1e-6);
   EXPECT_NEAR(weights[3], 0.75, 1e-6);
+}
+
+TEST_F(WithRuntime, SoftcapBendsTheScores) {
+  CallBuilder call = tiny_.Call();
+  call.Real(ATTEST_OPTION_SOFTCAP, 0.5);
+  ASSERT_EQ(call.Run(instance_), ATTEST_OK) << call.message;
+  const float power = std::exp(0.5f * std::tanh(std::log(3.0f) / 0.5f));
+  const float expected = (4 + 8 * power) / (1 + power);
+  tiny_.ExpectOut(expected, expected);
+}
+
+TEST_F(WithRuntime, WeightsAndScoresComeFromOneCall) {
+  // Mode 2 holds what the softmax sees: causality and the mask included.
+  std::array<float, 4> weights{}, scores{};
+  CallBuilder call = tiny_.Call();
+  call.Option(ATTEST_OPTION_CAUSAL, 1)
+      .Option(ATTEST_OPTION_SCORES, 0)
+      .Add(ATTEST_ROLE_SCORES, kF32, {1, 1, 2, 2}, scores.data())
+      .Add(ATTEST_ROLE_WEIGHTS, kF32, {1, 1, 2, 2}, weights.data());
+  ASSERT_EQ(call.Run(instance_), ATTEST_OK) << call.message;
+  tiny_.ExpectOut(4, 7);
+  EXPECT_NEAR(weights[0], 1, 1e-6);
+  EXPECT_NEAR(weights[3], 0.75, 1e-6);
+  EXPECT_NEAR(scores[0], 0, 1e-6);
+  EXPECT_NEAR(scores[3], std::log(3.0), 1e-6);
+}
+
+TEST_F(WithRuntime, ScoresNeedTheirOption) {
+  std::array<float, 4> scores{};
+  CallBuilder call = tiny_.Call();
+  call.Add(ATTEST_ROLE_SCORES, kF32, {1, 1, 2, 2}, scores.data());
+  EXPECT_EQ(call.Run(instance_), ATTEST_INVALID_ARGUMENT);
+}
+
+TEST_F(WithRuntime, PastComesBeforeTheKeysAndIsPartOfThePresent) {
+  const Instance with_past(Options{{"past", "on"}});
+  ASSERT_EQ(with_past.status(), ATTEST_OK) << with_past.message();
+  EXPECT_THAT(Table().contract(with_past.get()), HasSubstr("present"));
+  EXPECT_THAT(Table().contract(instance_.get()), Not(HasSubstr("present")));
+  std::array<float, 1> past_k = {0}, past_v = {2}, k = {0}, v = {4};
+  std::array<float, 2> present_k{}, present_v{}, weights{};
+  CallBuilder call;
+  call.Scale(1)
+      .Option(ATTEST_OPTION_CAUSAL, 1)
+      .Add(ATTEST_ROLE_Q, kF32, {1, 1, 1, 1}, tiny_.q.data())
+      .Add(ATTEST_ROLE_PAST_K, kF32, {1, 1, 1, 1}, past_k.data())
+      .Add(ATTEST_ROLE_PAST_V, kF32, {1, 1, 1, 1}, past_v.data())
+      .Add(ATTEST_ROLE_K, kF32, {1, 1, 1, 1}, k.data())
+      .Add(ATTEST_ROLE_V, kF32, {1, 1, 1, 1}, v.data())
+      .Add(ATTEST_ROLE_OUT, kF32, {1, 1, 1, 1}, tiny_.out.data())
+      .Add(ATTEST_ROLE_WEIGHTS, kF32, {1, 1, 1, 2}, weights.data())
+      .Add(ATTEST_ROLE_PRESENT_K, kF32, {1, 1, 2, 1}, present_k.data())
+      .Add(ATTEST_ROLE_PRESENT_V, kF32, {1, 1, 2, 1}, present_v.data());
+  ASSERT_EQ(call.Run(with_past), ATTEST_OK) << call.message;
+  EXPECT_NEAR(tiny_.out[0], 3, 1e-6);
+  EXPECT_THAT(weights, ElementsAre(0.5f, 0.5f));
+  EXPECT_THAT(present_v, ElementsAre(2, 4));
 }
 
 TEST_F(WithRuntime, QueryHeadsShareKeyHeadsByBlocks) {

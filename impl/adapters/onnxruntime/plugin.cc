@@ -1,10 +1,6 @@
-// The plug-in attest_kernel_onnxruntime.so: ONNX Runtime's CPU kernel of the ONNX Attention
-// operator, as it is. Whatever it gets wrong is a finding; nothing here mends or avoids anything.
-#include <algorithm>
-#include <cstring>
+// The plug-in attest_kernel_onnxruntime.so: ONNX Runtime's CPU kernels of its three attention
+// operators, as they are. Whatever they get wrong is a finding; nothing here mends or avoids anything.
 #include <exception>
-#include <string>
-#include <string_view>
 
 #include "attest/kernel.h"
 #include "impl/adapters/onnxruntime/kernel.h"
@@ -15,37 +11,31 @@ namespace {
 // The table shows the runtime's version as soon as an instance has loaded one.
 char g_version[64] = "not loaded";
 
-void Say(std::string_view text, char* message, size_t size) {
-  if (message == nullptr || size == 0) return;
-  const size_t length = std::min(text.size(), size - 1);
-  std::memcpy(message, text.data(), length);
-  message[length] = '\0';
-}
-
 // Runs `body`; exceptions of the standard library (out of memory) must not cross the C interface.
 template <typename Body>
 attest_status Guarded(char* message, size_t size, Body&& body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    Say(error.what(), message, size);
+    WriteMessage(error.what(), message, size);
     return ATTEST_FAILED;
   }
 }
 
 attest_status Create(const attest_create_info* info, void** kernel) {
   return Guarded(info->message, info->message_size, [&] {
-    const auto settings = ReadSettings({info->options, info->num_options});
+    const auto options = ParseCreateInfo(info);
+    const auto settings = options.and_then(ReadSettings);
     if (!settings) {
-      Say(settings.error(), info->message, info->message_size);
+      WriteMessage(settings.error(), info->message, info->message_size);
       return ATTEST_INVALID_ARGUMENT;
     }
     auto made = Kernel::Create(*settings, info->threads);
     if (!made) {
-      Say(made.error(), info->message, info->message_size);
+      WriteMessage(made.error(), info->message, info->message_size);
       return ATTEST_UNSUPPORTED;
     }
-    Say((*made)->runtime_version(), g_version, sizeof(g_version));
+    WriteMessage((*made)->runtime_version(), g_version, sizeof(g_version));
     *kernel = made->release();
     return ATTEST_OK;
   });
@@ -59,7 +49,7 @@ attest_status Forward(void* kernel, attest_call* call) {
   return Guarded(call->message, call->message_size, [&] {
     const auto done = static_cast<Kernel*>(kernel)->Forward(*call);
     if (done) return ATTEST_OK;
-    Say(done.error().message, call->message, call->message_size);
+    WriteMessage(done.error().message, call->message, call->message_size);
     return done.error().status;
   });
 }

@@ -75,6 +75,23 @@ class Values {
 
 }  // namespace
 
+size_t ByteSize(ElementType type) {
+  switch (type) {
+    case ElementType::kBool:
+      return 1;
+    case ElementType::kFloat16:
+    case ElementType::kBFloat16:
+      return 2;
+    case ElementType::kFloat:
+    case ElementType::kInt32:
+      return 4;
+    case ElementType::kInt64:
+    case ElementType::kDouble:
+      return 8;
+  }
+  return 0;
+}
+
 void Runtime::Release(int slot, void* object) const {
   if (object != nullptr) At<void(void*)>(slot)(object);
 }
@@ -146,24 +163,31 @@ Session::~Session() {
 
 tl::expected<void, Error> Session::Run(std::span<const Tensor> inputs,
                                        std::span<const Tensor> outputs) const {
-  const size_t count = inputs.size() + outputs.size();
-  Values values(count, runtime_.At<void(void*)>(kReleaseValue));
-  std::vector<const char*> names(count);
-  for (size_t i = 0; i < count; ++i) {
-    const Tensor& tensor = i < inputs.size() ? inputs[i] : outputs[i - inputs.size()];
-    names[i] = tensor.name;
-    auto made = runtime_.Check(
-        runtime_.At<void*(const void*, void*, size_t, const int64_t*, size_t, int32_t, void**)>(
-            kCreateTensorWithDataAsOrtValue)(runtime_.memory_info_, tensor.data, tensor.bytes,
-                                             tensor.shape.data(), tensor.shape.size(),
-                                             static_cast<int32_t>(tensor.type), &values[i]));
-    if (!made) return made;
-  }
+  Values values(inputs.size() + outputs.size(), runtime_.At<void(void*)>(kReleaseValue));
+  std::vector<const char*> names;
+  // Makes the values of the tensors that are there, behind those made before.
+  const auto add = [&](std::span<const Tensor> tensors) -> tl::expected<size_t, Error> {
+    for (const Tensor& tensor : tensors) {
+      if (!tensor.is_present()) continue;
+      auto made = runtime_.Check(
+          runtime_.At<void*(const void*, void*, size_t, const int64_t*, size_t, int32_t, void**)>(
+              kCreateTensorWithDataAsOrtValue)(
+              runtime_.memory_info_, tensor.data, tensor.bytes, tensor.shape.data(),
+              tensor.shape.size(), static_cast<int32_t>(tensor.type), &values[names.size()]));
+      if (!made) return tl::unexpected(std::move(made).error());
+      names.push_back(tensor.name);
+    }
+    return names.size();
+  };
+  const auto input_count = add(inputs);
+  if (!input_count) return tl::unexpected(input_count.error());
+  const auto count = add(outputs);
+  if (!count) return tl::unexpected(count.error());
   using RunFunction = void*(void*, const void*, const char* const*, const void* const*, size_t,
                             const char* const*, size_t, void**);
   return runtime_.Check(runtime_.At<RunFunction>(kRun)(
-      session_, nullptr, names.data(), values.data(), inputs.size(), names.data() + inputs.size(),
-      outputs.size(), values.data() + inputs.size()));
+      session_, nullptr, names.data(), values.data(), *input_count, names.data() + *input_count,
+      *count - *input_count, values.data() + *input_count));
 }
 
 }  // namespace attest::ort

@@ -26,6 +26,7 @@ struct Error {
 // ONNX element types (onnx.proto, TensorProto.DataType); the C interface uses the same numbers.
 enum class ElementType : int32_t {
   kFloat = 1,
+  kInt32 = 6,
   kInt64 = 7,
   kBool = 9,
   kFloat16 = 10,
@@ -33,13 +34,18 @@ enum class ElementType : int32_t {
   kBFloat16 = 16,
 };
 
-// One dense tensor of a run. `data` stays the caller's and must outlive the run.
+size_t ByteSize(ElementType type);
+
+// One dense tensor of a run, absent where it has no name. `data` stays the caller's and must outlive
+// the run.
 struct Tensor {
   const char* name = "";
   ElementType type = ElementType::kFloat;
   std::vector<int64_t> shape;
   void* data = nullptr;
   size_t bytes = 0;
+
+  bool is_present() const { return *name != '\0'; }
 };
 
 class Session;
@@ -78,14 +84,15 @@ class Runtime {
   void* memory_info_ = nullptr;
 };
 
-// A loaded model. May not outlive its runtime; one thread at a time.
+// A loaded model. May not outlive its runtime; any number of threads may run it at once.
 class Session {
  public:
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Runs the model. The runtime reads inputs and writes outputs in place, without copies.
+  // Runs the model. The runtime reads inputs and writes outputs in place, without copies. Absent
+  // tensors are passed over.
   tl::expected<void, Error> Run(std::span<const Tensor> inputs,
                                 std::span<const Tensor> outputs) const;
 

@@ -5,6 +5,7 @@
 
 #include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -16,22 +17,25 @@
 
 namespace attest::ort {
 
+// For any number of threads at once.
 class SessionCache {
  public:
-  // `runtime` must outlive the cache. `threads` as in Runtime::CreateSession. `capacity` >= 1.
+  // `runtime` must outlive the cache and what it gave. `threads` as in Runtime::CreateSession.
+  // `capacity` >= 1.
   SessionCache(const Runtime& runtime, int threads, size_t capacity)
       : runtime_(runtime), threads_(threads), capacity_(capacity) {}
 
   // The session of a serialised model, made when it is not there; the one used longest ago makes
-  // room. Valid until the next call.
-  tl::expected<const Session*, Error> Get(const std::string& model);
+  // room.
+  tl::expected<std::shared_ptr<const Session>, Error> Get(const std::string& model);
 
  private:
-  using Entry = std::pair<std::string, std::unique_ptr<Session>>;
+  using Entry = std::pair<std::string, std::shared_ptr<const Session>>;
 
   const Runtime& runtime_;
   const int threads_;
   const size_t capacity_;
+  std::mutex mutex_;          // of the two below
   std::list<Entry> entries_;  // last used first
   // Keys view the strings in entries_, which never move.
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_model_;

@@ -88,6 +88,21 @@ std::optional<std::string> UnofferedFeature(const CallView& call, const Contract
   return std::nullopt;
 }
 
+// What each half of is offered, but not the whole.
+std::optional<std::string> UnofferedTogether(const CallView& call, const Contract& c) {
+  if (c.IsAlwaysCausal() && !call.causal) return "a call that is not causal is not offered";
+  if ((call.causal && call.mask && c.Excludes(Exclusion::kCausalWithMask)) ||
+      (call.causal && call.bias && c.Excludes(Exclusion::kCausalWithBias))) {
+    return "causality does not go with a mask";
+  }
+  if (c.window_sides == WindowSides::kBoth) return std::nullopt;
+  if (call.window_right) return "windows have no right end";
+  if (call.window_left && !call.causal && c.window_sides == WindowSides::kLeftIfCausal) {
+    return "a window without causality is not offered";
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> UnofferedForm(const CallView& call, const Contract& c) {
   if (c.dtypes.count(call.dtype) == 0) return std::string(Name(call.dtype)) + " is not offered";
   if (call.fp8 && c.fp8.count(*call.fp8) == 0) {
@@ -224,6 +239,7 @@ std::optional<CallError> Emulation::WhyRefused(const CallView& call) const {
   };
   if (auto why = UnofferedForm(call, contract_)) return unsupported(*why);
   if (auto why = UnofferedFeature(call, contract_)) return unsupported(*why);
+  if (auto why = UnofferedTogether(call, contract_)) return unsupported(*why);
   for (const TensorView* view : {&call.q, &call.k, &call.v, &call.out}) {
     if (call.is_packed() || (call.is_paged() && (view == &call.k || view == &call.v))) continue;
     if (!TakesStrides(*view, contract_)) return unsupported("these strides are not offered");

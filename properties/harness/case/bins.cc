@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "impl/attention/visibility.h"
 #include "properties/harness/case/offers.h"
@@ -244,6 +247,20 @@ void RequireStorage(const Contract& c, std::vector<std::string>& bins) {
   if (c.Has(Feature::kPacked)) bins.push_back("storage=packed");
 }
 
+// Pairs whose halves are offered and do not go together.
+void ErasePairsApart(const Contract& c, std::vector<std::string>& bins) {
+  if (!c.Has(Feature::kMaskWithBias)) std::erase(bins, "pair=mask+bias");
+  for (const auto& [what, plane] : {std::pair{Exclusion::kCausalWithMask, "mask"},
+                                    std::pair{Exclusion::kCausalWithBias, "bias"}}) {
+    if (!c.Excludes(what)) continue;
+    std::erase(bins, fmt::format("pair=causal+{}", plane));
+    std::erase(bins, fmt::format("pair={}+prefix", plane));
+    if (c.window_sides == WindowSides::kLeftIfCausal) {
+      std::erase(bins, fmt::format("pair=window+{}", plane));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> BinsOf(const Case& c) {
@@ -281,7 +298,7 @@ std::vector<std::string> RequiredBins(const Contract& contract) {
   RequireVisibility(contract, flags, bins);
   RequireStorage(contract, bins);
   AddPairs(flags, bins);
-  if (!contract.Has(Feature::kMaskWithBias)) std::erase(bins, "pair=mask+bias");
+  ErasePairsApart(contract, bins);
   std::ranges::sort(bins);
   const auto repeated = std::ranges::unique(bins);
   bins.erase(repeated.begin(), repeated.end());

@@ -12,7 +12,8 @@ namespace {
 std::vector<Flag> OfferedFlags(const Contract& contract) {
   const bool diagonal = OffersDiagonal(contract);
   std::vector<Flag> flags;
-  if (contract.Has(Feature::kCausal) && diagonal) flags.push_back(Flag::kCausal);
+  if (contract.Has(Feature::kCausal) && diagonal && !contract.IsAlwaysCausal())
+    flags.push_back(Flag::kCausal);
   if (contract.Has(Feature::kWindow) && diagonal) flags.push_back(Flag::kWindow);
   if (contract.Has(Feature::kKeyLengths)) flags.push_back(Flag::kKeyLengths);
   if (contract.Has(Feature::kMask)) flags.push_back(Flag::kMask);
@@ -42,18 +43,32 @@ std::vector<Flag> OfferedExtras(const Contract& c) {
   return flags;
 }
 
-// Moves up to `wanted` different flags from `offered`; a mask and a bias only where they may meet.
+// Whether two flags do not go together in one call.
+bool Exclude(const Contract& contract, Flag a, Flag b) {
+  const auto is_causal = [&](Flag flag) {
+    return flag == Flag::kCausal || flag == Flag::kPrefix ||
+           (flag == Flag::kWindow && contract.window_sides == WindowSides::kLeftIfCausal);
+  };
+  const auto excludes = [&](Flag one, Flag other) {
+    if (one == Flag::kMask && other == Flag::kBias) return !contract.Has(Feature::kMaskWithBias);
+    if (!is_causal(one)) return false;
+    return (other == Flag::kMask && contract.Excludes(Exclusion::kCausalWithMask)) ||
+           (other == Flag::kBias && contract.Excludes(Exclusion::kCausalWithBias));
+  };
+  return excludes(a, b) || excludes(b, a);
+}
+
+// Moves up to `wanted` different flags from `offered`; none that does not go with those there are.
 void TakeFlags(Draw& draw, const Contract& contract, std::vector<Flag> offered, size_t wanted,
                std::vector<Flag>& flags) {
+  const auto erase_beside = [&](Flag flag) {
+    std::erase_if(offered,
+                  [&](Flag other) { return other == flag || Exclude(contract, flag, other); });
+  };
+  for (const Flag flag : flags) erase_beside(flag);
   for (; wanted > 0 && !offered.empty(); --wanted) {
-    const Flag flag = draw.Pick(offered);
-    flags.push_back(flag);
-    const bool excludes = !contract.Has(Feature::kMaskWithBias);
-    std::erase_if(offered, [&](Flag other) {
-      const bool meets = (flag == Flag::kMask && other == Flag::kBias) ||
-                         (flag == Flag::kBias && other == Flag::kMask);
-      return other == flag || (excludes && meets);
-    });
+    flags.push_back(draw.Pick(offered));
+    erase_beside(flags.back());
   }
 }
 
@@ -66,6 +81,7 @@ std::vector<Flag> DrawFlags(Draw& draw, const Contract& contract) {
   size_t common = roll < 10 ? 0 : roll < 30 ? 1 : roll < 80 ? 2 : 3;
   if (has_extras) common = roll < 20 ? 0 : roll < 80 ? 1 : 2;
   std::vector<Flag> flags;
+  if (contract.IsAlwaysCausal()) flags.push_back(Flag::kCausal);
   TakeFlags(draw, contract, OfferedFlags(contract), common, flags);
   if (has_extras) TakeFlags(draw, contract, extras, draw.Percent(65) ? 1 : 2, flags);
   return flags;
@@ -160,6 +176,7 @@ void DrawOptions(Draw& draw, const Contract& contract, Case& c) {
   if ((causal || window || alibi) && DrawDiagonal(draw, contract, c)) {
     p.causal = causal;
     if (window) p.window = DrawWindow(draw, p);
+    FitWindow(contract, p);
   }
   DrawFeatures(draw, contract, flags, p);
 }

@@ -86,6 +86,20 @@ bool CanExpressDiagonal(const Contract& contract, const Problem& p) {
   });
 }
 
+void FitWindow(const Contract& contract, Problem& p) {
+  if (contract.window_sides == WindowSides::kBoth || !p.window.active()) return;
+  if (!p.window.left) p.window.left = p.window.right;
+  p.window.right.reset();
+  p.causal |= contract.window_sides == WindowSides::kLeftIfCausal;
+}
+
+bool OffersWindow(const Contract& contract, const Problem& p) {
+  if (!p.window.active()) return true;
+  if (!contract.Has(Feature::kWindow)) return false;
+  return contract.window_sides == WindowSides::kBoth ||
+         (!p.window.right && (p.causal || contract.window_sides == WindowSides::kLeft));
+}
+
 std::vector<DType> OfferedDTypes(const Contract& contract) {
   std::vector<DType> dtypes;
   std::ranges::copy_if(contract.dtypes, std::back_inserter(dtypes), IsFloat);

@@ -35,6 +35,12 @@ bool OffersDiagonal(const Contract& contract);
 // Whether the contract's causal flag (or window) can mean the problem's own diagonal.
 bool CanExpressDiagonal(const Contract& contract, const Problem& problem);
 
+// Makes the problem's window one that a call can give: without a right end, or with causality.
+void FitWindow(const Contract& contract, Problem& problem);
+
+// Whether a call can give the problem's window and causality, whatever its diagonal.
+bool OffersWindow(const Contract& contract, const Problem& problem);
+
 // Never empty: f32 and bhsd where a contract names nothing. The layouts are those of every tensor;
 // k and v may also share heads where the second list says so.
 std::vector<DType> OfferedDTypes(const Contract& contract);

@@ -8,9 +8,25 @@
 #include <fstream>
 #include <sstream>
 
+#include "properties/harness/case/offers.h"
 #include "properties/harness/case/toml_parser.h"
 
 namespace attest {
+namespace {
+
+// What a file says to no effect is a mistake of its author's. One line, as Validate's.
+std::optional<std::string> IdleField(const Problem& p) {
+  if (p.prefix_lengths && !p.causal) {
+    return "prefix_lengths say nothing without causal = true; leave them out";
+  }
+  if (!p.diagonal_offset.empty() && !LooksAtDiagonal(p)) {
+    return "diagonal_offset says nothing without causal, window or alibi_slopes; leave it out";
+  }
+  if (p.bias_dtype && !p.bias) return "bias_dtype says nothing without [bias]; leave it out";
+  return std::nullopt;
+}
+
+}  // namespace
 
 void CaseParser::ReadHead(const toml::table& root) {
   reader_.CheckKeys(
@@ -167,7 +183,8 @@ uint32_t CaseParser::LineOf(const toml::table& root, const std::string& message)
 
 void CaseParser::CheckCase(const toml::table& root) {
   if (!reader_.ok()) return;
-  if (const auto error = Validate(file_.c)) reader_.Fail(LineOf(root, *error), *error);
+  if (const auto error = Validate(file_.c)) return reader_.Fail(LineOf(root, *error), *error);
+  if (const auto error = IdleField(file_.c.problem)) reader_.Fail(LineOf(root, *error), *error);
 }
 
 void CaseParser::CheckHash(const toml::table& root) {

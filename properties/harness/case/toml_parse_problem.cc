@@ -90,6 +90,7 @@ void CaseParser::ReadFp8(const toml::table& table) {
   if (fp8 == nullptr) return;
   reader_.CheckKeys(*fp8, "fp8", {"format", "q_scale", "k_scale", "v_scale"});
   Fp8& read = file_.c.problem.fp8.emplace();
+  if (!fp8->contains("format")) reader_.FailAt(*fp8, "format is missing in fp8: e4m3 or e5m2");
   ReadWord(*fp8, "format", ParseDType, read.format);
   read.q_scale = reader_.Double(*fp8, "q_scale").value_or(1);
   read.k_scale = reader_.Double(*fp8, "k_scale").value_or(1);

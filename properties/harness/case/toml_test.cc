@@ -64,6 +64,7 @@ Case OfEverything() {
   p.q_len = 2;
   p.kv_len = 3;
   p.dtype = DType::kBF16;
+  p.bias = BitPlane{{1, 1, 1, 3}, 4, {1, 0, 1}};
   p.bias_dtype = DType::kF32;
   p.fp8 = Fp8{DType::kE5M2, 0.5, 1, 2};
   p.softcap = 30;
@@ -229,9 +230,15 @@ TEST(TomlTest, ErrorsInTheFeaturesNameTheirLine) {
   EXPECT_THAT(ErrorOf(m + "query_lengths = [3]"), HasSubstr("x.toml:10: query_lengths holds 3"));
   EXPECT_THAT(ErrorOf(m + "prefix_lengths = [4]"), HasSubstr("x.toml:10: prefix_lengths holds 4"));
   EXPECT_THAT(ErrorOf(m + "fp8 = {format = \"f16\"}"), HasSubstr("x.toml:10: fp8.format = f16"));
-  EXPECT_THAT(ErrorOf(m + "fp8 = {q_scale = 0}"), HasSubstr("x.toml:10: fp8.q_scale = 0"));
+  EXPECT_THAT(ErrorOf(m + "fp8 = {format = \"e4m3\", q_scale = 0}"),
+              HasSubstr("x.toml:10: fp8.q_scale = 0"));
   EXPECT_THAT(ErrorOf(m + "fp8 = {scale = 1}"), HasSubstr("x.toml:10: unknown key"));
   EXPECT_THAT(ErrorOf(m + "bias_dtype = \"f16\""), HasSubstr("x.toml:10: bias_dtype = f16"));
+  EXPECT_THAT(ErrorOf(m + "bias_dtype = \"f32\""), HasSubstr("x.toml:10: bias_dtype"));
+  EXPECT_THAT(ErrorOf(m + "prefix_lengths = [1]"), HasSubstr("without causal = true"));
+  EXPECT_EQ(ErrorOf(m + "causal = true\nprefix_lengths = [1]"), "no error");
+  EXPECT_THAT(ErrorOf(m + "diagonal_offset = [1]"), HasSubstr("says nothing without"));
+  EXPECT_THAT(ErrorOf(m + "fp8 = {q_scale = 2.0}"), HasSubstr("format is missing"));
   EXPECT_THAT(ErrorOf(m + "want_scores = \"all\""), HasSubstr("x.toml:10: want_scores = \"all\""));
   EXPECT_THAT(ErrorOf(m + "[documents]\nkey = [[1, 1, 1]]"), HasSubstr("query is missing"));
   EXPECT_THAT(ErrorOf(m + "[documents]\nquery = [[1]]\nkey = [[1, 1, 1]]"),

@@ -18,11 +18,14 @@
 #include "properties/harness/cli/interrupt.h"
 #include "properties/harness/cli/open_kernel.h"
 #include "properties/harness/cli/report_sink.h"
+#include "properties/harness/report/case_view.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
 #include "properties/harness/report/progress.h"
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/report/terminal.h"
+#include "properties/harness/report/waivers.h"
+#include "properties/harness/runner/run_case.h"
 #include "properties/harness/runner/run_property.h"
 
 namespace attest {
@@ -42,12 +45,13 @@ struct CheckArguments {
   std::string seed = "1";
   std::string duration;
   std::string shard = "0/1";
-  ReportPaths paths{"", "", "attest-report"};
+  ReportPaths paths{"", "", "attest-report", false};
   int64_t deadline_ms = 2000;
   int threads = 1;
   int confirmations = 3;
   std::string contract;
   bool strict = false;
+  std::string waivers;
 };
 
 // What it means.
@@ -56,6 +60,7 @@ struct CheckPlan {
   RunOptions run;
   std::optional<std::chrono::seconds> duration;
   OpenKernelOptions open;
+  std::vector<Waiver> waivers;
 };
 
 tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments) {
@@ -76,6 +81,11 @@ tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments)
     if (!duration) return tl::unexpected(duration.error());
     plan.duration = *duration;
   }
+  if (!arguments.waivers.empty()) {
+    auto waivers = ReadWaivers(arguments.waivers);
+    if (!waivers) return tl::unexpected(waivers.error());
+    plan.waivers = std::move(*waivers);
+  }
   plan.properties = *properties;
   plan.run.plan = *named;
   plan.run.seed = *seed;
@@ -92,11 +102,13 @@ tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments)
 // Saves each finding the moment it is made: a run that is killed later has not lost it.
 class SavingObserver : public ProgressLine {
  public:
-  SavingObserver(ReportSink& sink, std::string program)
-      : sink_(sink), program_(std::move(program)) {}
+  SavingObserver(ReportSink& sink, std::string program, const std::vector<Waiver>& waivers)
+      : sink_(sink), program_(std::move(program)), waivers_(waivers) {}
 
+  void SetVersion(const std::string& version) { version_ = version; }
   void OnFinding(const Finding& finding) override {
     findings_.push_back(sink_.Save(finding, program_));
+    findings_.back().waived = ReasonToWaive(waivers_, finding.kernel, version_, finding.signature);
     sink_.WriteJson(FindingLine(findings_.back()));
   }
   std::vector<ReportedFinding> TakeFindings() { return std::exchange(findings_, {}); }
@@ -104,13 +116,15 @@ class SavingObserver : public ProgressLine {
  private:
   ReportSink& sink_;
   std::string program_;
+  const std::vector<Waiver>& waivers_;
+  std::string version_;  // of the kernel that runs
   std::vector<ReportedFinding> findings_;
 };
 
 class CheckRun {
  public:
   CheckRun(CheckPlan plan, RunInfo info, ReportSink& sink)
-      : plan_(std::move(plan)), sink_(sink), observer_(sink, info.program) {
+      : plan_(std::move(plan)), sink_(sink), observer_(sink, info.program, plan_.waivers) {
     report_.info = std::move(info);
   }
 
@@ -141,6 +155,7 @@ class CheckRun {
     observer_.Clear();
     const int status = ExitCode(report_);
     Print(TerminalReport(report_));
+    if (sink_.WantsPages(report_)) sink_.WritePages(report_);
     const auto written = sink_.Finish(SummaryLine(report_, status), JUnitText(report_));
     return written ? status : Complain(kExitHarness, written.error());
   }
@@ -169,6 +184,7 @@ class CheckRun {
   void RunKernel(OpenedKernel& opened, KernelReport& kernel) {
     const auto start = Clock::now();
     observer_.SetKernel(kernel.kernel);
+    observer_.SetVersion(kernel.identity.version);
     std::set<Signature> known;
     int64_t hanging = 0;
     for (const Property* property : plan_.properties) {
@@ -191,10 +207,27 @@ class CheckRun {
     kernel.findings = observer_.TakeFindings();
     FoldFindings(kernel);
     AttributeFindings(kernel);
+    ApplyWaivers(plan_.waivers, kernel);
     kernel.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     kernel.stats = opened.session->stats();
+    LookAtFindings(opened, kernel);
     for (const PropertyResult& result : kernel.results) sink_.WriteJson(ResultLine(result));
     opened.session.reset();  // its worker need not wait for the others
+  }
+
+  // Runs the case of each finding by value once more, for the pictures of the page.
+  static void LookAtFindings(OpenedKernel& opened, KernelReport& kernel) {
+    for (ReportedFinding& reported : kernel.findings) {
+      if (Interrupted()) return;
+      const Finding& finding = reported.finding;
+      const Property* property = FindProperty(finding.signature.property);
+      if (property == nullptr) continue;
+      KernelSession* session = SessionAtFault(*property, finding.smallest, opened.contract,
+                                              finding.verdict, *opened.session);
+      if (session == nullptr) continue;
+      reported.view = LookAt(finding.derived ? *finding.derived : finding.smallest, finding.verdict,
+                             opened.contract, *session);
+    }
   }
 
   static PropertyResult NotRun(const std::string& kernel, const Property& property,
@@ -264,7 +297,8 @@ void AddReportOptions(CLI::App& command, CheckArguments& arguments) {
       ->type_name("FILE");
   command
       .add_option("--report", arguments.paths.folder,
-                  "Folder for the case files of findings, made with the first")
+                  "Folder for the case files of findings and for the report as a page, index.html, "
+                  "and as Markdown, report.md; unless named, made with the first finding")
       ->type_name("DIR")
       ->capture_default_str();
 }
@@ -322,8 +356,14 @@ void AddCheck(CLI::App& app, CommandLine& line) {
       ->type_name("NAME");
   command->add_flag("--strict", arguments->strict,
                     "With --contract: the kernel must offer all that the contract does");
-  command->callback(
-      [arguments, &line] { line.run = [arguments, &line] { return Check(*arguments, line); }; });
+  command
+      ->add_option("--waivers", arguments->waivers,
+                   "Findings that do not fail the run: a file as corpus/waivers.toml")
+      ->type_name("FILE");
+  command->callback([arguments, command, &line] {
+    arguments->paths.is_folder_asked = command->count("--report") > 0;
+    line.run = [arguments, &line] { return Check(*arguments, line); };
+  });
 }
 
 }  // namespace attest

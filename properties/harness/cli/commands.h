@@ -22,6 +22,7 @@ void AddReplay(CLI::App& app, CommandLine& line);
 void AddShrink(CLI::App& app, CommandLine& line);
 void AddList(CLI::App& app, CommandLine& line);
 void AddVectors(CLI::App& app, CommandLine& line);
+void AddNewKernel(CLI::App& app, CommandLine& line);
 
 }  // namespace attest
 

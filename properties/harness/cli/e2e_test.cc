@@ -203,6 +203,22 @@ TEST_F(EndToEnd, FindingIsReplayedByItsOwnCommand) {
   EXPECT_EQ(Run({"shrink", file, "tiled"}).status, 2) << "nothing to shrink";
 }
 
+TEST_F(EndToEnd, AReportFolderHasThePagesOfTheLastRun) {
+  const std::vector<std::string> check = {"--property", "heads.*", "--plan", "smoke"};
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), check.begin(), check.end());
+    return Run(arguments).status;
+  };
+  EXPECT_EQ(run({"check", "mutant:kv-head-modulo"}), 1);
+  const std::string page = ReadText(Path("attest-report/index.html"));
+  EXPECT_THAT(page, HasSubstr("<figcaption>Error / bound of out"));
+  EXPECT_THAT(ReadText(Path("attest-report/report.md")), HasSubstr(" FAIL\n"));
+  EXPECT_EQ(run({"check", "tiled"}), 0);
+  EXPECT_THAT(ReadText(Path("attest-report/index.html")), Not(HasSubstr("kv-head-modulo")));
+  EXPECT_EQ(run({"check", "tiled", "--report", "asked"}), 0);
+  EXPECT_TRUE(Exists("asked/report.md"));
+}
+
 TEST_F(EndToEnd, LadderNamesTheWitnessOfTheFirstBrokenRung) {
   const ProgramResult result = Run({"check", "mutant:zeros", "--json", "run.json"});
   EXPECT_EQ(result.status, 1);

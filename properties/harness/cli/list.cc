@@ -11,6 +11,7 @@
 
 #include "impl/attention/contract.h"
 #include "impl/attention/contract_json.h"
+#include "impl/mutants/hostile.h"
 #include "impl/mutants/mutants.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
@@ -50,6 +51,13 @@ void ListContracts() {
 void ListKernels() {
   Print("kernels:\n");
   for (const std::string& kernel : InstalledKernels()) Print(fmt::format("  {}\n", kernel));
+}
+
+void ListHostile() {
+  Print("hostile kernels:\n");
+  for (const Misdeed& misdeed : Misdeeds()) {
+    Print(fmt::format("  hostile:{:<20} {}\n", misdeed.id, misdeed.does));
+  }
 }
 
 void ListMutants() {
@@ -123,6 +131,7 @@ int List(const ListArguments& arguments) {
   if (is_wanted("contracts")) ListContracts();
   if (is_wanted("kernels")) ListKernels();
   if (is_wanted("mutants")) ListMutants();
+  if (is_wanted("hostile")) ListHostile();
   return kExitPass;
 }
 
@@ -130,10 +139,12 @@ int List(const ListArguments& arguments) {
 
 void AddList(CLI::App& app, CommandLine& line) {
   auto arguments = std::make_shared<ListArguments>();
-  CLI::App* command = app.add_subcommand("list", "Show properties, contracts, kernels and mutants");
+  CLI::App* command = app.add_subcommand(
+      "list", "Show properties, contracts, kernels, mutants and hostile kernels");
   command
-      ->add_option("WHAT", arguments->what, "Only these: properties, contracts, kernels or mutants")
-      ->check(CLI::IsMember({"properties", "contracts", "kernels", "mutants"}));
+      ->add_option("WHAT", arguments->what,
+                   "Only these: properties, contracts, kernels, mutants or hostile")
+      ->check(CLI::IsMember({"properties", "contracts", "kernels", "mutants", "hostile"}));
   command->add_option("--diff", arguments->diff, "How two contracts differ, field by field")
       ->expected(2)
       ->type_name("A B");

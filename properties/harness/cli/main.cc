@@ -40,6 +40,7 @@ int Run(int argc, char** argv) {
   AddShrink(app, line);
   AddList(app, line);
   AddVectors(app, line);
+  AddNewKernel(app, line);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version

@@ -1,5 +1,6 @@
 #include "properties/harness/cli/report_sink.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -7,8 +8,16 @@
 #include <fmt/format.h>
 
 #include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/html.h"
+#include "properties/harness/report/markdown.h"
 
 namespace attest {
+namespace {
+
+constexpr const char* kPage = "index.html";
+constexpr const char* kMarkdown = "report.md";
+
+}  // namespace
 
 tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const ReportPaths& paths) {
   if (paths.folder.empty()) {
@@ -50,7 +59,8 @@ void ReportSink::WriteJson(const std::string& line) {
   if (json_) Keep(json_->Append(line));
 }
 
-void ReportSink::SaveCase(const Finding& finding, const std::string& file) {
+// Into the folder, which is made with its first file.
+void ReportSink::Save(const std::string& file, const std::string& text) {
   std::error_code error;
   std::filesystem::create_directories(paths_.folder, error);
   if (error) {
@@ -58,7 +68,21 @@ void ReportSink::SaveCase(const Finding& finding, const std::string& file) {
         tl::unexpected(fmt::format("cannot make the folder {}: {}: choose another with --report",
                                    paths_.folder, error.message())));
   }
-  Keep(WriteFile(file, CaseFileText(finding)));
+  Keep(WriteFile(file, text));
+}
+
+bool ReportSink::WantsPages(const RunReport& report) const {
+  std::error_code ignored;
+  return paths_.is_folder_asked ||
+         std::ranges::any_of(report.kernels,
+                             [](const KernelReport& kernel) { return !kernel.findings.empty(); }) ||
+         std::filesystem::exists(std::filesystem::path(paths_.folder) / kPage, ignored);
+}
+
+void ReportSink::WritePages(const RunReport& report) {
+  const std::filesystem::path folder(paths_.folder);
+  Save((folder / kPage).string(), HtmlPage(report));
+  Save((folder / kMarkdown).string(), MarkdownReport(report));
 }
 
 ReportedFinding ReportSink::Save(const Finding& finding, const std::string& program) {
@@ -66,7 +90,7 @@ ReportedFinding ReportSink::Save(const Finding& finding, const std::string& prog
   reported.finding = finding;
   reported.file = (std::filesystem::path(paths_.folder) / CaseFileName(finding)).string();
   reported.command = fmt::format("{} replay {}", ShellQuote(program), ShellQuote(reported.file));
-  SaveCase(finding, reported.file);
+  Save(reported.file, CaseFileText(finding));
   return reported;
 }
 

@@ -1,5 +1,6 @@
-// Where a run's report goes beside the terminal: JSON lines, JUnit, case files of findings. Errors
-// are kept for the end, so that a full disk costs the report but not the run.
+// Where a run's report goes beside the terminal: JSON lines, JUnit, and a folder with the case files
+// of findings, a web page and Markdown. Errors are kept for the end, so that a full disk costs the
+// report but not the run.
 #ifndef ATTEST_HARNESS_CLI_REPORT_SINK_H_
 #define ATTEST_HARNESS_CLI_REPORT_SINK_H_
 
@@ -14,9 +15,10 @@
 namespace attest {
 
 struct ReportPaths {
-  std::string json;    // empty = none
-  std::string junit;   // empty = none
-  std::string folder;  // for case files; made with the first finding
+  std::string json;              // empty = none
+  std::string junit;             // empty = none
+  std::string folder;            // for case files and pages
+  bool is_folder_asked = false;  // by the user: there is a page then, findings or not
 };
 
 class ReportSink {
@@ -27,6 +29,11 @@ class ReportSink {
   void WriteJson(const std::string& line);
   // Saves the case and says how to replay it.
   ReportedFinding Save(const Finding& finding, const std::string& program);
+  // Whether the folder gets its pages: where the user asked for it, where the run has findings, and
+  // where a page of an earlier run lies, which must not be taken for this one's.
+  bool WantsPages(const RunReport& report) const;
+  // index.html and report.md, in the folder.
+  void WritePages(const RunReport& report);
   // Closes the files with their last words. The error is the first that was met.
   tl::expected<void, std::string> Finish(const std::string& last_json_line,
                                          const std::string& junit);
@@ -36,7 +43,7 @@ class ReportSink {
  private:
   explicit ReportSink(ReportPaths paths) : paths_(std::move(paths)) {}
   void Keep(const tl::expected<void, std::string>& done);
-  void SaveCase(const Finding& finding, const std::string& file);
+  void Save(const std::string& file, const std::string& text);
 
   ReportPaths paths_;
   std::unique_ptr<OutputFile> json_;

@@ -45,10 +45,17 @@ int Shrink(const ShrinkArguments& arguments) {
   if (std::filesystem::is_directory(arguments.out, ignored)) {
     return Complain(kExitUsage, fmt::format("-o {}: is a folder: name a file", arguments.out));
   }
+  const auto folder = std::filesystem::path(arguments.out).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    return Complain(kExitUsage, fmt::format("-o {}: there is no folder {}: create it first",
+                                            arguments.out, folder.string()));
+  }
   auto target = OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, {});
   if (!target) return Complain(target.error().status, target.error().text);
   const CaseResult result =
       RunCase(*target->property, target->file.c, target->opened.contract, *target->opened.session);
+  if (target->opened.session->interrupted())
+    return Complain(kExitInconclusive, "interrupted: nothing is said");
   if (result.failures.empty()) {
     return Complain(
         kExitInconclusive,

@@ -75,14 +75,14 @@ int StatusOf(const std::vector<VectorResult>& results) {
 std::vector<VectorResult> RunAll(const std::vector<VectorCase>& vectors, OpenedKernel& kernel) {
   std::vector<VectorResult> results;
   for (const VectorCase& vector : vectors) {
-    if (Interrupted().load()) {
-      Verdict verdict;
+    Verdict verdict;
+    if (!Interrupted().load()) verdict = JudgeVector(vector, kernel);
+    if (Interrupted().load()) {  // then, or while the vector was being waited for
+      verdict = {};
       verdict.kind = VerdictKind::kInconclusive;
       verdict.reason = "interrupted";
-      results.push_back({vector.name, std::move(verdict)});
-    } else {
-      results.push_back({vector.name, JudgeVector(vector, kernel)});
     }
+    results.push_back({vector.name, std::move(verdict)});
   }
   return results;
 }

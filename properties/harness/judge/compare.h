@@ -30,20 +30,26 @@ using RowFilter = std::function<bool(const Row&)>;
 // Where an element of outcome A is found in outcome B: maps [batch, head, query, lane].
 using Mapping = std::function<std::array<int64_t, 4>(const std::array<int64_t, 4>&)>;
 
+// Whether a comparison looks at rows beyond their query length. They have a claim of their own, lest
+// one fault in them fail every other.
+enum class PaddedRows {
+  kLeftOut,
+  kAsPromised,  // computed like any other, or zero, by the contract; else nothing is due of them
+};
+
 // The difference between a kernel's outcome and the reference: out, lse, weights and scores where
 // present.
 // Beyond the worst-case bound it is FAIL, on the worst element; MARGINAL (statistics) where the finer
 // tiers of the bound doubt what the worst case passes. Unconstrained rows are skipped, and rows that
 // a visible NaN has made NaN unless the contract propagates it; empty rows are judged by the
-// contract's promise, and so are rows beyond their query length: those of which nothing is due are
-// not counted. A value that its type cannot hold fails. `what` names the claim in the sentence.
+// contract's promise. Padding that is left out, or of which nothing is due, is not counted. A value that its type cannot hold fails. `what` names the claim in the sentence.
 Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_view what,
-                         const RowFilter& rows = {});
+                         const RowFilter& rows = {}, PaddedRows padded = PaddedRows::kLeftOut);
 
 // Whether outcome `b` repeats outcome `a`: bit for bit when `exact` (the contract promises it),
 // else a difference of at most bound_a + bound_b is MARGINAL (bits) and more is FAIL. Only rows that
 // `rows` accepts (of a) are compared; `to_b` says where they lie in b (default: the same place). Rows
-// that are padding in either, and not computed by the contract, are left out.
+// that are padding in either are left out.
 struct RelationOptions {
   bool exact = false;
   RowFilter rows;

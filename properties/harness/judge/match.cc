@@ -22,8 +22,9 @@ constexpr uint64_t kSampleOneIn = 8;
 // Judges the rows of one outcome against the reference.
 class ReferenceJudge {
  public:
-  ReferenceJudge(const Evidence& evidence, size_t index)
-      : contract_(evidence.contract),
+  ReferenceJudge(const Evidence& evidence, size_t index, PaddedRows padded)
+      : padded_(padded),
+        contract_(evidence.contract),
         index_(index),
         case_(evidence.cases[index]),
         p_(case_.problem),
@@ -110,6 +111,7 @@ class ReferenceJudge {
   }
 
   PaddingDue DueOf(const Row& row) const {
+    if (padded_ == PaddedRows::kLeftOut && IsPaddedQuery(p_, row)) return PaddingDue::kNothing;
     return PaddingDueOf(p_, case_.storage.packed, contract_, row);
   }
 
@@ -221,6 +223,7 @@ class ReferenceJudge {
     return WithCounts(std::move(failed));
   }
 
+  const PaddedRows padded_;
   const Contract& contract_;
   const size_t index_;
   const Case& case_;
@@ -237,8 +240,8 @@ class ReferenceJudge {
 }  // namespace
 
 Verdict MatchesReference(const Evidence& evidence, size_t index, std::string_view what,
-                         const RowFilter& rows) {
-  ReferenceJudge judge(evidence, index);
+                         const RowFilter& rows, PaddedRows padded) {
+  ReferenceJudge judge(evidence, index, padded);
   ForEachRow(evidence.cases[index].problem, [&](const Row& row) {
     if (!rows || rows(row)) judge.JudgeRow(row);
   });

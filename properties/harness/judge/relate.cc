@@ -3,7 +3,6 @@
 
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
-#include "properties/harness/judge/padding.h"
 #include "properties/harness/judge/tally.h"
 
 namespace attest {
@@ -17,11 +16,12 @@ class RelationJudge {
   RelationJudge(const Evidence& evidence, size_t a, size_t b, const RelationOptions& options)
       : evidence_(evidence), a_(a), b_(b), options_(options) {}
 
-  // Whether the row is padding, in either case, that the contract does not compute.
-  bool IsOpenPadding(const Row& row) const {
+  // Whether the row is padding in either case.
+  bool IsPadding(const Row& row) const {
     const Index at_a{row.batch, row.head, row.query, 0};
     const Index at_b = options_.to_b ? options_.to_b(at_a) : at_a;
-    return HasOpenPadding(a_, row) || HasOpenPadding(b_, {at_b[0], at_b[1], at_b[2]});
+    return IsPaddedQuery(evidence_.cases[a_].problem, row) ||
+           IsPaddedQuery(evidence_.cases[b_].problem, {at_b[0], at_b[1], at_b[2]});
   }
 
   void JudgeLanes(const Output& output, const Row& row, Tally& tally, bool& bits_differ) const {
@@ -41,12 +41,6 @@ class RelationJudge {
   }
 
  private:
-  bool HasOpenPadding(size_t index, const Row& row) const {
-    const Case& c = evidence_.cases[index];
-    return c.problem.query_lengths && PaddingDueOf(c.problem, c.storage.packed, evidence_.contract,
-                                                   row) != PaddingDue::kAsAnyRow;
-  }
-
   // The most that the two results may differ by; infinite in unconstrained rows. The floors are
   // enough where the results differ by less.
   double Allowed(const Output& output, const Index& at_a, const Index& at_b,
@@ -105,7 +99,7 @@ Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_vie
   Tally tally;
   bool bits_differ = false;
   ForEachRow(evidence.cases[a].problem, [&](const Row& row) {
-    if ((options.rows && !options.rows(row)) || judge.IsOpenPadding(row)) return;
+    if ((options.rows && !options.rows(row)) || judge.IsPadding(row)) return;
     ++tally.verdict.rows;
     for (const Output& output : kOutputs) {
       if (output.name == "lse" && !options.compare_lse) continue;

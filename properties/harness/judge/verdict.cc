@@ -25,7 +25,7 @@ std::string_view Name(Cause cause) {
       "none",      "nan",           "inf",        "value",        "refused",
       "unwritten", "input_changed", "read_fault", "write_fault",  "stray_write",
       "crash",     "exit",          "hang",       "memory_limit", "float_environment",
-      "protocol"};
+      "protocol",  "left_process",  "late_write", "leak"};
   return kNames[static_cast<size_t>(cause)];
 }
 

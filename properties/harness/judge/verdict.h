@@ -35,6 +35,9 @@ enum class Cause {
   kMemoryLimit,
   kFloatEnvironment,
   kProtocol,
+  kLeftProcess,
+  kLateWrite,
+  kLeak,
 };
 std::string_view Name(Cause cause);  // "nan" "inf" "value" "read_fault" ...
 

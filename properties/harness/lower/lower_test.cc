@@ -82,6 +82,67 @@ TEST(LowerTest, AnImplicitDiagonalNeedsNoTensorAndAnotherOneBecomesAMask) {
   EXPECT_THAT(MaskBytes(moved.call), ElementsAre(1, 1, 0, 1, 1, 1));
 }
 
+TEST(LowerTest, CausalityJoinsAMaskThatItDoesNotGoWith) {
+  Case c = SmallCase();
+  c.problem.causal = true;
+  c.problem.mask = BitPlane{{1, 1, 2, 3}, 4, {1, 0, 1, 0, 1, 1}};
+  const Contract contract = Parse(R"({"contract": "attest-1", "excludes": ["causal_with_mask"]})");
+  const Lowered moved = MustLower(c, contract);
+  EXPECT_TRUE(moved.via_mask);
+  EXPECT_EQ(FindOption(moved.call, ATTEST_OPTION_CAUSAL), nullptr);
+  EXPECT_THAT(MaskBytes(moved.call), ElementsAre(1, 0, 0, 0, 1, 0));
+  c.problem.mask.reset();
+  EXPECT_FALSE(MustLower(c, contract).via_mask);
+  c.problem.bias = BitPlane{{1, 1, 1, 3}, 4, {1, 1, 0}};
+  EXPECT_FALSE(MustLower(c, contract).via_mask);
+  const Lowered with_bias =
+      MustLower(c, Parse(R"({"contract": "attest-1", "excludes": ["causal_with_bias"]})"));
+  EXPECT_TRUE(with_bias.via_mask);
+  EXPECT_EQ(FindOption(with_bias.call, ATTEST_OPTION_CAUSAL), nullptr);
+}
+
+TEST(LowerTest, AKernelThatIsAlwaysCausalIsAskedNothingElse) {
+  const Contract contract = Parse(R"({"contract": "attest-1", "causal": "always"})");
+  Case c = SmallCase();
+  auto lowered = Lower(c, Materialise(c), contract);
+  ASSERT_FALSE(lowered);
+  EXPECT_THAT(lowered.error().reason, HasSubstr("not causal"));
+  c.problem.causal = true;
+  EXPECT_NE(FindOption(MustLower(c, contract).call, ATTEST_OPTION_CAUSAL), nullptr);
+  // Nor is causality moved into a mask.
+  Contract zero = contract;
+  zero.causal_offset = {CausalOffset::kZero};
+  c.problem.diagonal_offset = {1};
+  EXPECT_FALSE(Lower(c, Materialise(c), zero));
+}
+
+TEST(LowerTest, WhereWindowsHaveNoRightEndCausalityIsOneOrAMaskIs) {
+  const Contract left = Parse(R"({"contract": "attest-1", "window_sides": "left"})");
+  const Contract if_causal = Parse(R"({"contract": "attest-1", "window_sides": "left_if_causal"})");
+  const auto asked = [](bool causal, Window window, const Contract& contract) {
+    Case c = SmallCase();
+    c.problem.causal = causal;
+    c.problem.window = window;
+    const Lowered lowered = MustLower(c, contract);
+    const bool has_right = FindOption(lowered.call, ATTEST_OPTION_WINDOW_RIGHT) != nullptr;
+    const bool has_left = FindOption(lowered.call, ATTEST_OPTION_WINDOW_LEFT) != nullptr;
+    const bool is_causal = FindOption(lowered.call, ATTEST_OPTION_CAUSAL) != nullptr;
+    EXPECT_FALSE(has_right);
+    return std::string(lowered.via_mask ? "mask"
+                       : has_left       ? "left"
+                                        : "none") +
+           (is_causal ? " causal" : "");
+  };
+  EXPECT_EQ(asked(false, {1, {}}, left), "left");
+  EXPECT_EQ(asked(false, {1, {}}, if_causal), "mask");
+  EXPECT_EQ(asked(true, {1, {}}, if_causal), "left causal");
+  EXPECT_EQ(asked(true, {1, 2}, left), "left causal");
+  EXPECT_EQ(asked(false, {1, 0}, if_causal), "left causal");
+  EXPECT_EQ(asked(false, {{}, 0}, left), "none causal");
+  EXPECT_EQ(asked(false, {1, 1}, left), "mask");
+  EXPECT_EQ(asked(false, {{}, 1}, left), "mask");
+}
+
 TEST(LowerTest, AMaskBecomesABiasWhereOnlyThatIsOffered) {
   Case c = SmallCase();
   c.problem.mask = BitPlane{{1, 1, 2, 3}, 4, {1, 0, 1, 0, 0, 1}};

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "impl/attention/visibility.h"
+#include "properties/harness/case/offers.h"
 #include "properties/harness/case/planes.h"
 #include "properties/harness/lower/offered.h"
 
@@ -31,18 +32,40 @@ bool PassesKeyLengths(const Case& c, const Contract& contract) {
   return contract.Has(Feature::kKeyLengths) || c.storage.page_size > 0 || c.storage.packed;
 }
 
+// With nothing said of the diagonal it is that of row i at key i.
+bool PassesAlibi(const Case& c, const Problem& asked, const Contract& contract) {
+  if (!contract.Has(Feature::kAlibi)) return false;
+  if (!contract.causal_offset.empty()) return ExpressesDiagonal(c, asked, contract);
+  for (int64_t b = 0; b < asked.batch; ++b) {
+    if (asked.DiagonalOffset(b) != 0) return false;
+  }
+  return true;
+}
+
+// Whether the contract keeps causality and the masks of the call apart.
+bool ExcludesMasks(const Contract& contract, bool mask, bool bias) {
+  if (mask && (!contract.Has(Feature::kMask) || (bias && !contract.Has(Feature::kMaskWithBias)))) {
+    mask = false;  // it becomes a bias, see FitMaskForms
+    bias = true;
+  }
+  return (mask && contract.Excludes(Exclusion::kCausalWithMask)) ||
+         (bias && contract.Excludes(Exclusion::kCausalWithBias));
+}
+
 Moves MovesFor(const Case& c, const Problem& asked, const Contract& contract) {
-  const Problem& p = c.problem;
+  const Problem& p = asked;
   Moves moves;
-  moves.lengths = p.key_lengths && !PassesKeyLengths(c, contract);
+  moves.lengths = c.problem.key_lengths && !PassesKeyLengths(c, contract);
   moves.documents = p.documents && !contract.Has(Feature::kDocuments);
   moves.blocks = p.block_mask && !contract.Has(Feature::kBlockMask);
-  if (p.causal || p.window.active()) {
-    moves.diagonal = (p.causal && !contract.Has(Feature::kCausal)) ||
-                     (p.window.active() && !contract.Has(Feature::kWindow)) ||
-                     (p.causal && p.prefix_lengths && !contract.Has(Feature::kPrefixLengths)) ||
-                     !ExpressesDiagonal(c, asked, contract);
-  }
+  if (!p.causal && !p.window.active()) return moves;
+  const bool mask = p.mask || moves.any();
+  const bool bias = p.bias || (p.alibi_slopes && !PassesAlibi(c, asked, contract));
+  moves.diagonal = (p.causal && !contract.Has(Feature::kCausal)) ||
+                   (p.causal && ExcludesMasks(contract, mask, bias)) ||
+                   !OffersWindow(contract, p) ||
+                   (p.causal && p.prefix_lengths && !contract.Has(Feature::kPrefixLengths)) ||
+                   !ExpressesDiagonal(c, asked, contract);
   return moves;
 }
 
@@ -163,16 +186,6 @@ MaybeReason ReduceAlibi(const Contract& contract, Reduced& r) {
   return "alibi is not offered, and as an additive mask it would be rounded";
 }
 
-// With nothing said of the diagonal it is that of row i at key i.
-bool PassesAlibi(const Case& c, const Problem& asked, const Contract& contract) {
-  if (!contract.Has(Feature::kAlibi)) return false;
-  if (!contract.causal_offset.empty()) return ExpressesDiagonal(c, asked, contract);
-  for (int64_t b = 0; b < asked.batch; ++b) {
-    if (asked.DiagonalOffset(b) != 0) return false;
-  }
-  return true;
-}
-
 // --- The planes as the contract wants them ---
 
 MaybeReason FitMaskForms(const Contract& contract, Reduced& r) {
@@ -208,9 +221,19 @@ void FitPlanes(const Contract& c, Reduced& r) {
   if (r.problem.bias) r.bias = ExpandTo(r.bias, r.problem.bias->shape);
 }
 
+// Where windows have no right end, one that says what causality says, or less, is left to it.
+void LeaveRightEndToCausality(const Contract& contract, Problem& p) {
+  if (contract.window_sides == WindowSides::kBoth || !p.window.right) return;
+  if (!contract.Has(Feature::kCausal)) return;
+  p.causal |= *p.window.right == 0;
+  if (p.causal && !p.prefix_lengths) p.window.right.reset();
+}
+
 // The case's problem, but for what the kernel is not told or always told.
 Problem AskedOf(const Case& c, const Contract& contract) {
   Problem asked = c.problem;
+  if (!asked.causal) asked.prefix_lengths.reset();  // it only ever undoes causality
+  LeaveRightEndToCausality(contract, asked);
   if (!PassesKeyLengths(c, contract)) asked.key_lengths.reset();
   if (c.storage.page_size > 0 && !asked.key_lengths) {
     asked.key_lengths.emplace(static_cast<size_t>(asked.batch), asked.kv_len);
@@ -230,13 +253,20 @@ tl::expected<Reduced, Unsupported> Reduce(const Case& c, const Inputs& inputs,
   Reduced r{c.problem, inputs.bias, false};
   if (asked.key_lengths) r.problem.key_lengths = asked.key_lengths;
   if (!PassesQueryLengths(c, contract)) r.problem.query_lengths.reset();
-  if (!r.problem.causal) r.problem.prefix_lengths.reset();  // it only ever undoes causality
+  r.problem.causal = asked.causal;
+  r.problem.window = asked.window;
+  r.problem.prefix_lengths = asked.prefix_lengths;
   // f64 holds every f32.
   if (!r.problem.bias || r.problem.dtype == DType::kF64) r.problem.bias_dtype.reset();
   const Moves moves = MovesFor(c, asked, contract);
+  if (contract.IsAlwaysCausal() && (!asked.causal || moves.diagonal)) {
+    return Lacks("a call that is not causal is not offered");
+  }
   if (moves.any()) {
     const bool is_maskable = contract.Has(Feature::kMask) || contract.Has(Feature::kBias);
-    if (!is_maskable || c.storage.packed) return Lacks(WhatIsNotOffered(c.problem, moves));
+    const std::string what = WhatIsNotOffered(asked, moves);
+    if (!is_maskable) return Lacks(what);
+    if (c.storage.packed) return Lacks(what + ", and packed sequences carry no mask in its place");
     MoveToMask(moves, r);
   }
   if (r.problem.alibi_slopes && !PassesAlibi(c, asked, contract)) {

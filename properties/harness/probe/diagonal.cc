@@ -1,5 +1,7 @@
 // The diagonal: where causality and windows are measured from, what a window counts, and the visible
 // sets that follow.
+#include <limits>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +13,8 @@ namespace attest::probe {
 namespace {
 
 using namespace contract_words;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Weigh UpTo(int64_t offset) {
   return [offset](int64_t b, int64_t h, int64_t i, int64_t j) {
@@ -26,7 +30,7 @@ struct Diagonal {
 };
 
 Diagonal ReadDiagonal(Notebook& notes, TinyCall call, int64_t keys) {
-  call.Option(ATTEST_OPTION_CAUSAL, int64_t{1});
+  call.WithoutRule().Option(ATTEST_OPTION_CAUSAL, int64_t{1});
   Diagonal diagonal{notes.lab.Run(call), {}, false};
   if (!diagonal.reading.computed()) return diagonal;
   const int64_t rows = call.sizes().q_len;
@@ -57,11 +61,11 @@ struct Diagonals {
   std::map<int64_t, Diagonal> by_tensor;
 };
 
-Diagonals ReadDiagonals(Notebook& notes) {
+Diagonals ReadDiagonals(Notebook& notes, bool has_lengths) {
   Diagonals d;
   d.plain = ReadDiagonal(notes, notes.Plain(2, 5), 5);
   d.tall = ReadDiagonal(notes, notes.Plain(5, 2), 2);
-  if (notes.Works(Feature::kKeyLengths)) {
+  if (has_lengths) {
     TinyCall call = notes.Plain(2, 5);
     call.Integers(ATTEST_ROLE_KEY_LENGTHS, {1}, {4});
     d.by_length = ReadDiagonal(notes, call, 4);
@@ -142,6 +146,7 @@ std::set<CausalOffset> RulesOf(const Diagonals& d, const Contract& declared) {
 void ProbePrefix(Notebook& notes) {
   TinyCall call = notes.Plain(3, 3);
   call.Option(ATTEST_OPTION_CAUSAL, int64_t{1}).Integers(ATTEST_ROLE_PREFIX_LENGTHS, {1}, {2});
+  call.WithoutRule();
   AddOffsets(notes, call, 0);
   const Weigh with = [](int64_t b, int64_t h, int64_t i, int64_t j) {
     return j <= i || j < 2 ? PlainWeight(b, h, i, j) : 0;
@@ -174,6 +179,50 @@ std::string RowsSeen(const Reading& reading, int64_t rows, int64_t keys) {
   return text;
 }
 
+struct LeftSide {
+  Trial trial;
+  bool with_diagonal = false;
+};
+
+// Whether a window of 1 to the left shows, beside rows that see `right` keys after their diagonal.
+LeftSide TryLeft(Notebook& notes, const TinyCall& call, int64_t right) {
+  LeftSide left{Try(notes, call, Within(1, right), Within(4, right)), false};
+  if (!left.trial.reading.computed()) return left;
+  left.with_diagonal = HasWeights(left.trial.reading, call, Within(0, right));
+  if (left.with_diagonal) left.trial.uptake = Uptake::kWorks;
+  left.trial.evidence = "left 1: rows saw " + RowsSeen(left.trial.reading, 4, 4);
+  return left;
+}
+
+// --- Causality beside a mask, on 3 x 3 ---
+
+void TryTogether(Notebook& notes, TinyCall& call, const std::vector<uint8_t>& attends,
+                 Exclusion what) {
+  call.Option(ATTEST_OPTION_CAUSAL, int64_t{1}).WithoutRule();
+  AddOffsets(notes, call, 0);
+  const auto at = [&](int64_t i, int64_t j) {
+    return attends[static_cast<size_t>(3 * i + j)] != 0;
+  };
+  const Weigh both = [&](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return at(i, j) && j <= i ? PlainWeight(b, h, i, j) : 0;
+  };
+  Trial trial = Try(notes, call, both, UpTo(0));
+  if (trial.reading.computed()) trial.evidence = "rows saw " + RowsSeen(trial.reading, 3, 3);
+  const bool works = trial.uptake == Uptake::kWorks;
+  if (works) notes.found.excludes.erase(what);
+  if (!works) notes.found.excludes.insert(what);
+  const std::string_view observed = works                              ? "hide together"
+                                    : trial.uptake == Uptake::kRefused ? "refused"
+                                                                       : "one is lost";
+  const bool excluded = notes.declared.Excludes(what);
+  const bool is_mask = what == Exclusion::kCausalWithMask;
+  Compare(notes, WordOf(kExclusions, what), observed, excluded ? "refused" : "hide together",
+          notes.declared.Has(Feature::kCausal) &&
+              notes.declared.Has(is_mask ? Feature::kMask : Feature::kBias) &&
+              (!excluded || observed == "refused"),
+          trial.evidence);
+}
+
 // --- Visible sets ---
 
 int64_t DeclaredOffset(const Contract& declared, int64_t q_len, int64_t kv_len) {
@@ -198,15 +247,19 @@ VisibleQuestion AskVisible(const Notebook& notes, int64_t q_len, int64_t kv_len,
   q.problem.kv_len = kv_len;
   q.problem.diagonal_offset = {DeclaredOffset(declared, q_len, kv_len)};
   if (windowed) {
-    q.asked = "window left 1, right 1";
+    const bool has_right = notes.found.window_sides == WindowSides::kBoth;
+    q.asked = has_right ? "window left 1, right 1" : "window left 1";
     q.is_promised = declared.Has(Feature::kWindow);
     q.call.Option(ATTEST_OPTION_WINDOW_LEFT, int64_t{1});
-    q.call.Option(ATTEST_OPTION_WINDOW_RIGHT, int64_t{1});
+    if (has_right) q.call.Option(ATTEST_OPTION_WINDOW_RIGHT, int64_t{1});
     q.problem.window.left = declared.window_counts == WindowCounts::kKeysBesideDiagonal ? 1 : 0;
-    q.problem.window.right = 1;
-  } else if (notes.Works(Feature::kCausal)) {
-    q.asked = "causal";
-    q.is_promised = declared.Has(Feature::kCausal);
+    if (has_right) q.problem.window.right = 1;
+  }
+  const bool needs_causal =
+      notes.form.is_causal || notes.found.window_sides == WindowSides::kLeftIfCausal;
+  if (windowed ? needs_causal : notes.Works(Feature::kCausal)) {
+    q.asked = windowed ? q.asked + ", causal" : "causal";
+    q.is_promised &= declared.Has(Feature::kCausal);
     q.call.Option(ATTEST_OPTION_CAUSAL, int64_t{1});
     q.problem.causal = true;
   }
@@ -243,8 +296,15 @@ void ShowVisibleSet(Notebook& notes, int64_t q_len, int64_t kv_len, bool windowe
 
 }  // namespace
 
+void ProbeCausalCalls(Notebook& notes) {
+  if (!notes.form.is_causal) return;
+  // Lengths need the rule to be seen, and the rule the lengths: they are tried here.
+  const std::set<CausalOffset> rules = RulesOf(ReadDiagonals(notes, true), notes.declared);
+  if (rules.size() == 1) notes.form.rule = *rules.begin();
+}
+
 void ProbeDiagonal(Notebook& notes) {
-  const Diagonals d = ReadDiagonals(notes);
+  const Diagonals d = ReadDiagonals(notes, notes.Works(Feature::kKeyLengths));
   notes.found.causal_offset = RulesOf(d, notes.declared);
   const bool works = !notes.found.causal_offset.empty();
   Trial trial = TrialOf(d.plain.reading, works, d.plain.sees_all,
@@ -269,28 +329,55 @@ void ProbeDiagonal(Notebook& notes) {
 }
 
 void ProbeWindow(Notebook& notes) {
-  const TinyCall left_call = WindowCall(notes, 1, std::nullopt);
-  Trial left = Try(notes, left_call, Within(1, 4), PlainWeight);
-  const bool with_diagonal =
-      left.reading.computed() && HasWeights(left.reading, left_call, Within(0, 4));
-  if (with_diagonal) left.uptake = Uptake::kWorks;
-  if (left.reading.computed()) left.evidence = "left 1: rows saw " + RowsSeen(left.reading, 4, 4);
+  const TinyCall plain = WindowCall(notes, 1, std::nullopt);
+  LeftSide left = TryLeft(notes, plain, 4);
+  bool if_causal = false;
+  if (left.trial.uptake == Uptake::kRefused && notes.Works(Feature::kCausal)) {
+    TinyCall causal = plain;
+    causal.Option(ATTEST_OPTION_CAUSAL, int64_t{1});
+    const LeftSide again = TryLeft(notes, causal, 0);
+    if_causal = again.trial.uptake == Uptake::kWorks;
+    if (if_causal) left = again;
+  }
+  NoteFeature(notes, Feature::kWindow, left.trial);
+  if (left.trial.uptake != Uptake::kWorks) return;
+  const bool is_declared = notes.declared.Has(Feature::kWindow);
+  notes.found.window_counts =
+      left.with_diagonal ? WindowCounts::kKeysWithDiagonal : WindowCounts::kKeysBesideDiagonal;
+  Compare(notes, "window counts", WordOf(kWindowCounts, notes.found.window_counts),
+          WordOf(kWindowCounts, notes.declared.window_counts), is_declared, left.trial.evidence);
   Trial right = Try(notes, WindowCall(notes, std::nullopt, 1), Within(4, 1), PlainWeight);
   if (right.reading.computed()) {
     right.evidence = "right 1: rows saw " + RowsSeen(right.reading, 4, 4);
   }
-  Trial both = left.uptake == Uptake::kWorks ? right : left;
-  if (both.reading.computed()) both.evidence = left.evidence + "; " + right.evidence;
-  NoteFeature(notes, Feature::kWindow, both);
-  if (left.uptake != Uptake::kWorks) return;
-  notes.found.window_counts =
-      with_diagonal ? WindowCounts::kKeysWithDiagonal : WindowCounts::kKeysBesideDiagonal;
-  Compare(notes, "window counts", WordOf(kWindowCounts, notes.found.window_counts),
-          WordOf(kWindowCounts, notes.declared.window_counts), notes.declared.Has(Feature::kWindow),
-          left.evidence);
-  const bool right_works = right.uptake == Uptake::kWorks;
-  Compare(notes, "window sides", right_works ? "left and right" : "left only", "left and right",
-          notes.declared.Has(Feature::kWindow), right.evidence);
+  notes.found.window_sides = right.uptake == Uptake::kWorks ? WindowSides::kBoth
+                             : if_causal                    ? WindowSides::kLeftIfCausal
+                                                            : WindowSides::kLeft;
+  // More than is declared is no contradiction.
+  const bool is_more = notes.declared.window_sides != WindowSides::kBoth &&
+                       notes.found.window_sides != WindowSides::kLeftIfCausal;
+  const bool agrees = notes.found.window_sides == notes.declared.window_sides;
+  Compare(notes, "window sides", WordOf(kWindowSides, notes.found.window_sides),
+          WordOf(kWindowSides, notes.declared.window_sides), is_declared && (agrees || !is_more),
+          if_causal ? "left 1 without causality is refused; right 1: " + right.evidence
+                    : right.evidence);
+}
+
+void ProbeTogether(Notebook& notes) {
+  if (!notes.Works(Feature::kCausal)) return;
+  const std::vector<uint8_t> attends = {1, 1, 1, 0, 1, 1, 1, 0, 1};
+  if (notes.Works(Feature::kMask)) {
+    TinyCall call = notes.Plain(3, 3);
+    AddMask(notes, call, attends);
+    TryTogether(notes, call, attends, Exclusion::kCausalWithMask);
+  }
+  if (notes.Works(Feature::kBias)) {
+    std::vector<double> values;
+    for (const uint8_t bit : attends) values.push_back(bit != 0 ? 0 : -kInf);
+    TinyCall call = notes.Plain(3, 3);
+    call.Floats(ATTEST_ROLE_BIAS, notes.form.dtype, {1, 1, 3, 3}, values);
+    TryTogether(notes, call, attends, Exclusion::kCausalWithBias);
+  }
 }
 
 void ProbeVisibleSets(Notebook& notes) {

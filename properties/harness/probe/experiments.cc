@@ -29,9 +29,17 @@ std::string_view UptakeWord(Uptake uptake) {
   return "?";
 }
 
+// `weigh` over the keys that the call's form does not hide.
+Weigh Within(const TinyCall& call, const Weigh& weigh) {
+  return [&call, &weigh](int64_t b, int64_t h, int64_t i, int64_t j) {
+    return call.IsHiddenByForm(b, i, j) ? 0 : weigh(b, h, i, j);
+  };
+}
+
 // The weights of the first row that differs, or of the first.
-std::string WeightsEvidence(const Reading& reading, const TinyCall& call, const Weigh& weigh) {
+std::string WeightsEvidence(const Reading& reading, const TinyCall& call, const Weigh& of_all) {
   const TinySizes& s = call.sizes();
+  const Weigh weigh = Within(call, of_all);
   for (int64_t b = 0; b < s.batch; ++b)
     for (int64_t h = 0; h < s.q_heads; ++h)
       for (int64_t i = 0; i < s.q_len; ++i) {
@@ -78,8 +86,9 @@ double PlainWeight(int64_t, int64_t, int64_t, int64_t j) {
   return std::exp2(static_cast<double>(j));
 }
 
-bool HasWeights(const Reading& reading, const TinyCall& call, const Weigh& weigh) {
+bool HasWeights(const Reading& reading, const TinyCall& call, const Weigh& of_all) {
   const TinySizes& s = call.sizes();
+  const Weigh weigh = Within(call, of_all);
   if (reading.Output(ATTEST_ROLE_OUT).shape[3] < s.kv_len) return false;
   for (int64_t b = 0; b < s.batch; ++b)
     for (int64_t h = 0; h < s.q_heads; ++h)

@@ -25,6 +25,12 @@ struct Notebook {
   TinyCall Plain(int64_t q_len, int64_t kv_len, int64_t batch = 1) const {
     return TinyCall(form, {batch, 1, 1, q_len, kv_len, 0});
   }
+  // One row that sees all keys, and is the last of as few rows as that takes.
+  TinyCall OneRow(int64_t kv_len, int64_t batch = 1) const {
+    const bool top_left = form.is_causal && form.rule != CausalOffset::kKvLenMinusQLen &&
+                          form.rule != CausalOffset::kKeyLengthMinusQLen;
+    return Plain(top_left ? kv_len : 1, kv_len, batch);
+  }
   void Add(ProbeLine line) { report.lines.push_back(std::move(line)); }
   void Unknown(std::string_view topic, std::string_view declared_word, const std::string& why);
 };
@@ -41,7 +47,8 @@ void Compare(Notebook& notes, std::string_view topic, std::string_view observed,
 using Weigh = std::function<double(int64_t b, int64_t h, int64_t i, int64_t j)>;
 double PlainWeight(int64_t b, int64_t h, int64_t i, int64_t j);  // 2^j
 
-// True when each row's weights are those of `weigh`, normalised; rows that see nothing are skipped.
+// True when each row's weights are those of `weigh`, normalised over the keys that a causal form
+// leaves; rows that see nothing are skipped.
 bool HasWeights(const Reading& reading, const TinyCall& call, const Weigh& weigh);
 
 enum class Uptake { kWorks, kIgnored, kWrong, kRefused, kFault };
@@ -66,12 +73,14 @@ void NoteOffer(Notebook& notes, std::string_view topic, bool is_declared, const 
 // --- The experiments, in the order in which they may be run. Each adds its lines. ---
 
 bool FindForm(Notebook& notes);          // false: no call was answered
+void ProbeCausalCalls(Notebook& notes);  // whether every call is causal, and by which diagonal then
 void ProbeSurface(Notebook& notes);      // dtypes, 8-bit formats, layouts, strides
 void ProbeMask(Notebook& notes);         // polarity, broadcast, ranks
 void ProbeBias(Notebook& notes);         // polarity, -inf, f32, with a mask
 void ProbeLengths(Notebook& notes);      // key lengths
 void ProbeDiagonal(Notebook& notes);     // causal, its alignment, prefix
 void ProbeWindow(Notebook& notes);       // sides and counting
+void ProbeTogether(Notebook& notes);     // causality beside a mask
 void ProbeVisibleSets(Notebook& notes);  // the matrices
 void ProbeHeads(Notebook& notes);        // kv heads, value_dim, zero sizes
 void ProbeRows(Notebook& notes);         // lse, empty rows, padded rows

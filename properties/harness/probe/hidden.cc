@@ -184,6 +184,9 @@ void AddFlagCases(const Notebook& notes, std::vector<PoisonCase>& cases) {
   if (notes.Works(Feature::kWindow)) {
     cases.push_back({PoisonPlace::kWindow, "window", Items(notes, 4, 4), 3, 0});
     cases.back().call.Option(ATTEST_OPTION_WINDOW_LEFT, int64_t{1});
+    if (notes.found.window_sides == WindowSides::kLeftIfCausal) {
+      cases.back().call.Option(ATTEST_OPTION_CAUSAL, int64_t{1});
+    }
     AddOffsets(notes, cases.back().call, 0);
   }
 }
@@ -275,8 +278,9 @@ void NotePoison(Notebook& notes, const PoisonCase& poison, const Reading& readin
 // --- Visible NaN ---
 
 void ProbeVisibleNan(Notebook& notes) {
-  TinyCall call = notes.Plain(1, 3, 3);
-  call.q.At(0, 0, 0, 0) = kNan;
+  TinyCall call = notes.OneRow(3, 3);
+  const int64_t row = call.sizes().q_len - 1;
+  call.q.At(0, 0, row, 0) = kNan;
   call.k.At(1, 0, 1, 0) = kNan;
   call.v.At(2, 0, 1, 1) = kNan;
   const Reading reading = notes.lab.Run(call);
@@ -286,13 +290,13 @@ void ProbeVisibleNan(Notebook& notes) {
                promised ? Agreement::kContradicts : Agreement::kUnknown});
     return;
   }
-  const bool through = std::isnan(reading.Weight(0, 0, 0, 0)) &&
-                       std::isnan(reading.Weight(1, 0, 0, 0)) &&
-                       std::isnan(reading.Weight(2, 0, 0, 1));
+  const bool through = std::isnan(reading.Weight(0, 0, row, 0)) &&
+                       std::isnan(reading.Weight(1, 0, row, 0)) &&
+                       std::isnan(reading.Weight(2, 0, row, 1));
   notes.found.visible_nan_propagates = through;
   Compare(notes, "visible NaN", through ? "propagates" : "swallowed", "propagates", promised,
-          fmt::format("in q {}, in k {}, in v {}", RowText(reading, 0, 0, 0, 3),
-                      RowText(reading, 1, 0, 0, 3), RowText(reading, 2, 0, 0, 3)));
+          fmt::format("in q {}, in k {}, in v {}", RowText(reading, 0, 0, row, 3),
+                      RowText(reading, 1, 0, row, 3), RowText(reading, 2, 0, row, 3)));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
@@ -64,6 +65,12 @@ Reading Lab::Run(const TinyCall& tiny) {
   reading.why = OneLine(result.message);
   if (result.status != CallStatus::kOk) {
     reading.answer = Answer::kRefused;
+    return reading;
+  }
+  const auto outputs =
+      std::count_if(call.tensors.begin(), call.tensors.end(), std::mem_fn(&CallTensor::is_output));
+  if (result.outputs.size() != static_cast<size_t>(outputs)) {
+    reading.why = "outputs are missing";
     return reading;
   }
   reading.answer = Answer::kComputed;

@@ -108,7 +108,9 @@ void ProbeShapes(Notebook& notes) {
   if (!notes.Works(Feature::kMask) && !notes.Works(Feature::kBias)) return;
   NoteFeature(notes, Feature::kMaskBroadcast,
               TryShapes(notes, {{{1, 2, 3, 3}, 4}, {{2, 1, 3, 3}, 4}, {{2, 2, 1, 3}, 4}}));
-  NoteFeature(notes, Feature::kMaskKeyBroadcast, TryKeyBroadcast(notes));
+  if (notes.Works(Feature::kMaskBroadcast)) {  // or it would be a feature that says nothing
+    NoteFeature(notes, Feature::kMaskKeyBroadcast, TryKeyBroadcast(notes));
+  }
   NoteFeature(notes, Feature::kMaskRanks, TryShapes(notes, {{{1, 1, 3, 3}, 2}, {{1, 2, 3, 3}, 3}}));
 }
 

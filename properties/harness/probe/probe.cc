@@ -23,6 +23,7 @@ std::set<T> Common(const std::set<T>& a, const std::set<T>& b) {
 int64_t DistanceTo(const Contract& published, Contract found) {
   found.poison_safe = Common(found.poison_safe, published.poison_safe);
   found.bits_invariant = published.bits_invariant;
+  found.concurrent_calls = published.concurrent_calls;
   found.visible_nan_propagates &= published.visible_nan_propagates;
   if (published.semantics.empty_row == EmptyRow::kUnspecified) {
     found.semantics.empty_row = EmptyRow::kUnspecified;
@@ -34,7 +35,10 @@ int64_t DistanceTo(const Contract& published, Contract found) {
     found.padded_query_rows = PaddedQueryRows::kUnspecified;
   }
   if (!found.Has(Feature::kMask)) found.mask_true_means = published.mask_true_means;
-  if (!found.Has(Feature::kWindow)) found.window_counts = published.window_counts;
+  if (!found.Has(Feature::kWindow)) {
+    found.window_counts = published.window_counts;
+    found.window_sides = published.window_sides;
+  }
   if (!found.Has(Feature::kSoftcap))
     found.semantics.softcap_order = published.semantics.softcap_order;
   if (found.strides == Strides::kAny && published.strides == Strides::kAny) {
@@ -76,11 +80,13 @@ ProbeReport Probe(Lab& lab, const Contract& declared) {
   notes.found.features.clear();
   if (FindForm(notes)) {
     for (const auto& experiment :
-         {ProbeSurface, ProbeMask, ProbeBias, ProbeLengths, ProbeDiagonal, ProbeWindow,
-          ProbeVisibleSets, ProbeHeads, ProbeGroups, ProbeScores, ProbeRows, ProbeOutputs,
-          ProbeStorage, ProbeMasking, ProbePoison, ProbeRerun}) {
+         {ProbeCausalCalls, ProbeSurface, ProbeMask, ProbeBias, ProbeLengths, ProbeDiagonal,
+          ProbeTogether, ProbeWindow, ProbeVisibleSets, ProbeHeads, ProbeGroups, ProbeScores,
+          ProbeRows, ProbeOutputs, ProbeStorage, ProbeMasking, ProbePoison, ProbeRerun}) {
       experiment(notes);
     }
+    // A diagonal that no rule fits leaves nothing to be always.
+    if (!notes.Works(Feature::kCausal)) notes.found.causal = CausalCalls::kOptional;
     report.proposed = std::move(notes.found);
     report.proposed.name = NearestPublished(report.proposed);
   }

@@ -72,7 +72,10 @@ std::vector<std::string> Missed(Contract found, const Contract& due) {
     found.padded_query_rows = PaddedQueryRows::kUnspecified;
   }
   if (!due.Has(Feature::kMask)) found.mask_true_means = due.mask_true_means;
-  if (!due.Has(Feature::kWindow)) found.window_counts = due.window_counts;
+  if (!due.Has(Feature::kWindow)) {
+    found.window_counts = due.window_counts;
+    found.window_sides = due.window_sides;
+  }
   const bool adds = due.Has(Feature::kBias) || due.Has(Feature::kAlibi);
   if (!due.Has(Feature::kSoftcap) || !adds) {
     found.semantics.softcap_order = due.semantics.softcap_order;
@@ -84,6 +87,7 @@ std::vector<std::string> Missed(Contract found, const Contract& due) {
   EXPECT_GE(found.visible_nan_propagates, due.visible_nan_propagates);
   found.visible_nan_propagates = due.visible_nan_propagates;
   found.bits_invariant = due.bits_invariant;
+  found.concurrent_calls = due.concurrent_calls;
   if (found.strides == Strides::kAny) found.layouts = due.layouts;  // it includes them all
   found.min_alignment = due.min_alignment;
   found.limits = due.limits;
@@ -168,6 +172,10 @@ TEST(ProbeTest, WrongDeclarationsAreContradicted) {
       {"onnx-attention-23-2025", "onnx-attention-23", "softcap order", "before_bias", "after_bias"},
       {"torch-sdpa-2.5", "onnx-attention-23", "softcap", "offered", "refused"},
       {"torch-sdpa-2.5", "flash-attention-2", "lse", "natural", "none"},
+      {"ort-gqa", "attest-1", "causal calls", "optional", "always"},
+      {"vllm", "flash-attention-2", "window sides", "both", "left_if_causal"},
+      {"flashinfer", "flash-attention-2", "window sides", "both", "left"},
+      {"torch-sdpa-2.5", "jax", "causal_with_mask", "hide together", "refused"},
   };
   for (const Lie& lie : kLies) {
     SCOPED_TRACE(fmt::format("{} as {}", lie.follows, lie.declares));
@@ -247,6 +255,75 @@ TEST(ProbeTest, AKernelThatRefusesEverythingContradictsNothing) {
   EXPECT_FALSE(report.answered);
   EXPECT_FALSE(report.contradicts());
   EXPECT_EQ(report.refusal, "not today");
+}
+
+CallResult Refused() {
+  CallResult result;
+  result.status = CallStatus::kUnsupported;
+  return result;
+}
+
+// Every element of every output is `byte`s.
+CallResult Filled(const Call& call, std::byte byte) {
+  CallResult result;
+  result.status = CallStatus::kOk;
+  for (const CallTensor& tensor : call.tensors) {
+    if (tensor.is_output) result.outputs.emplace_back(tensor.image.size(), byte);
+  }
+  return result;
+}
+
+// What adapters of other systems may do: the probe ends, with what it could find out.
+TEST(ProbeTest, NoAnswerIsTooOddForIt) {
+  const auto session = Open("reference?contract=ort-gqa");
+  const CallRunner right = RunnerOf(*session);
+  int count = 0;
+  const std::pair<const char*, CallRunner> kKernels[] = {
+      {"refuses all but the plainest call",
+       [](const Call& call) {
+         const bool plain = call.tensors.size() == 4 && call.options.size() == 1;
+         return plain ? Filled(call, std::byte{0}) : Refused();
+       }},
+      {"gives zeros for everything", [](const Call& call) { return Filled(call, std::byte{0}); }},
+      {"gives NaN for everything", [](const Call& call) { return Filled(call, std::byte{0xFF}); }},
+      {"gives one output too few",
+       [](const Call& call) {
+         CallResult result = Filled(call, std::byte{0});
+         result.outputs.pop_back();
+         return result;
+       }},
+      {"answers every second call",
+       [&](const Call& call) { return ++count % 2 == 0 ? right(call) : Refused(); }},
+      {"answers causal calls of one row alone",
+       [&](const Call& call) { return call.tensors[0].shape[2] > 2 ? Refused() : right(call); }},
+  };
+  for (const auto& [name, run] : kKernels) {
+    SCOPED_TRACE(name);
+    for (const char* declared : {"attest-1", "ort-gqa"}) {
+      Lab lab(run);
+      const ProbeReport report = Probe(lab, *PublishedContract(declared));
+      EXPECT_LT(report.calls, kMostCalls);
+      EXPECT_FALSE(ReportText(name, report, *PublishedContract(declared)).empty());
+      EXPECT_FALSE(ReportJson(name, report).empty());
+    }
+  }
+}
+
+TEST(ProbeTest, AKernelThatIsCausalWithoutBeingAskedIsFoundOut) {
+  const auto session = Open("reference?contract=torch-sdpa-2.5");
+  const CallRunner run = RunnerOf(*session);
+  Lab lab([&](const Call& call) {
+    Call causal = call;
+    std::erase_if(causal.options, [](const CallOption& o) { return o.id == ATTEST_OPTION_CAUSAL; });
+    causal.options.push_back({ATTEST_OPTION_CAUSAL, false, 1, 0});
+    return run(causal);
+  });
+  const ProbeReport report = Probe(lab, *PublishedContract("torch-sdpa-2.5"));
+  const ProbeLine& line = LineOf(report, "causal calls");
+  EXPECT_EQ(line.observed, "always");
+  EXPECT_EQ(line.agreement, Agreement::kContradicts);
+  EXPECT_EQ(LineOf(report, "causal alignment").observed, "zero");
+  EXPECT_TRUE(report.proposed.IsAlwaysCausal());
 }
 
 // Where no input decides the diagonal, the rule by inputs is the one from the top left.

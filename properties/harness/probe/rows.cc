@@ -30,7 +30,7 @@ void NoteMissingLse(Notebook& notes, const Reading& reading, bool is_declared) {
 }
 
 void ProbeLse(Notebook& notes) {
-  TinyCall call = notes.Plain(2, 3);
+  TinyCall call = notes.OneRow(3);
   call.AskLse();
   const Reading reading = notes.lab.Run(call);
   const bool is_declared = notes.declared.lse != LseKind::kNone;
@@ -38,7 +38,7 @@ void ProbeLse(Notebook& notes) {
     NoteMissingLse(notes, reading, is_declared);
     return;
   }
-  const double lse = reading.Output(ATTEST_ROLE_LSE).values[0];
+  const double lse = reading.Output(ATTEST_ROLE_LSE).values.back();
   std::string observed = "something else";
   for (const auto& [kind, due] :
        {std::pair{LseKind::kNatural, std::log(7.0)}, std::pair{LseKind::kBase2, std::log2(7.0)}}) {

@@ -144,17 +144,18 @@ void ProbeAlibi(Notebook& notes) {
 }
 
 void ProbeSinks(Notebook& notes) {
-  TinyCall call = notes.Plain(1, 3);
+  TinyCall call = notes.OneRow(3);
   call.Floats(ATTEST_ROLE_SINKS, call.LseDType(), {1}, {2 * kLn2});
   Reading reading = notes.lab.Run(call);
   bool works = false, ignored = false;
   std::string evidence;
   if (reading.computed()) {
     ignored = HasWeights(reading, call, PlainWeight);
-    evidence = "sink ln 4: weights " + RowText(reading, 0, 0, 0, 3);
+    const int64_t row = call.sizes().q_len - 1;
+    evidence = "sink ln 4: weights " + RowText(reading, 0, 0, row, 3);
     works = true;
     for (int64_t j = 0; j < 3; ++j) {
-      works &= std::abs(reading.Weight(0, 0, 0, j) - std::exp2(Position(j)) / 11) < 0.01;
+      works &= std::abs(reading.Weight(0, 0, row, j) - std::exp2(Position(j)) / 11) < 0.01;
     }
   }
   NoteFeature(notes, Feature::kSinks, TrialOf(std::move(reading), works, ignored, evidence));
@@ -171,9 +172,13 @@ void ProbeDropout(Notebook& notes) {
     ignored = HasWeights(reading, call, PlainWeight);
     evidence = "row 0 keeps keys 0 and 2: weights " + RowText(reading, 0, 0, 0, 3);
     works = true;
+    const auto weight = [&](int64_t i, int64_t j) {
+      return call.IsHiddenByForm(0, i, j) ? 0 : std::exp2(Position(j));
+    };
     for (int64_t i = 0; i < 2; ++i)
       for (int64_t j = 0; j < 3; ++j) {
-        const double due = kept[static_cast<size_t>(3 * i + j)] * 2 * std::exp2(Position(j)) / 7;
+        const double share = weight(i, j) / (weight(i, 0) + weight(i, 1) + weight(i, 2));
+        const double due = kept[static_cast<size_t>(3 * i + j)] * 2 * share;
         works &= std::abs(reading.Weight(0, 0, i, j) - due) < 0.02;
       }
   }
@@ -182,9 +187,10 @@ void ProbeDropout(Notebook& notes) {
 
 // --- Outputs beside out ---
 
+// Of the last row, which sees all keys.
 bool Holds(const Array& array, const std::vector<double>& row) {
   for (size_t j = 0; j < row.size(); ++j) {
-    const double value = array.values[j];
+    const double value = array.At(0, 0, array.shape[2] - 1, static_cast<int64_t>(j));
     if (!(value == row[j] || std::abs(value - row[j]) < 0.02)) return false;
   }
   return true;
@@ -197,7 +203,7 @@ std::string Numbers(const Array& array) {
   return "{" + text + "}";
 }
 
-// One row of three keys. Asks for an output of their shape and compares it.
+// A row of three keys. Asks for an output of their shape and compares it.
 Trial TryOutput(Notebook& notes, TinyCall call, int32_t role, const std::vector<double>& due,
                 const std::vector<double>& plain) {
   call.AskWeights(role);
@@ -213,7 +219,7 @@ void ProbeScoreModes(Notebook& notes) {
   notes.found.scores.clear();
   const double s1 = kLn2, s2 = 2 * kLn2;
   for (const auto& [word, mode] : kScoreModes) {
-    TinyCall call = notes.Plain(1, 3);
+    TinyCall call = notes.OneRow(3);
     call.Option(ATTEST_OPTION_SCORES, int64_t{static_cast<int>(mode)});
     std::vector<double> due = {0, s1, s2};
     if (mode == ScoreMode::kCapped && notes.Works(Feature::kSoftcap)) {
@@ -221,7 +227,9 @@ void ProbeScoreModes(Notebook& notes) {
       due = {0, std::tanh(s1), std::tanh(s2)};
     }
     if (mode == ScoreMode::kBiased && notes.Works(Feature::kBias)) {
-      call.Floats(ATTEST_ROLE_BIAS, notes.form.dtype, {1, 1, 1, 3}, {1, -kInf, 0});
+      std::vector<double> bias;
+      for (int64_t i = 0; i < call.sizes().q_len; ++i) bias.insert(bias.end(), {1, -kInf, 0});
+      call.Floats(ATTEST_ROLE_BIAS, notes.form.dtype, {1, 1, call.sizes().q_len, 3}, bias);
       due = {1, -kInf, s2};
     }
     if (mode == ScoreMode::kWeights) due = {1 / 7.0, 2 / 7.0, 4 / 7.0};
@@ -244,7 +252,7 @@ void ProbeScores(Notebook& notes) {
 void ProbeOutputs(Notebook& notes) {
   NoteFeature(
       notes, Feature::kWeights,
-      TryOutput(notes, notes.Plain(1, 3), ATTEST_ROLE_WEIGHTS, {1 / 7.0, 2 / 7.0, 4 / 7.0}, {}));
+      TryOutput(notes, notes.OneRow(3), ATTEST_ROLE_WEIGHTS, {1 / 7.0, 2 / 7.0, 4 / 7.0}, {}));
   ProbeScoreModes(notes);
 }
 

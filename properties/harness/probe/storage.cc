@@ -23,7 +23,8 @@ Array KeysOf(const Array& array, int64_t first, int64_t last) {
 
 // Kv head 1 scores its keys the other way round and has twice the values. Which head reads which?
 void ProbeGqa(Notebook& notes) {
-  TinyCall call(notes.form, {1, 4, 2, 1, 3, 0});
+  const int64_t rows = notes.OneRow(3).sizes().q_len;
+  TinyCall call(notes.form, {1, 4, 2, rows, 3, 0});
   for (int64_t j = 0; j < 3; ++j) {
     call.k.At(0, 1, j, 0) = static_cast<double>(2 - j);
     call.v.At(0, 1, j, j) = 2;
@@ -33,8 +34,8 @@ void ProbeGqa(Notebook& notes) {
   if (reading.computed()) {
     for (int64_t h = 0; h < 4; ++h) {
       double sum = 0;
-      for (int64_t j = 0; j < 3; ++j) sum += reading.Weight(0, h, 0, j);
-      keys += reading.Weight(0, h, 0, 2) > reading.Weight(0, h, 0, 0) ? '0' : '1';
+      for (int64_t j = 0; j < 3; ++j) sum += reading.Weight(0, h, rows - 1, j);
+      keys += reading.Weight(0, h, rows - 1, 2) > reading.Weight(0, h, rows - 1, 0) ? '0' : '1';
       values += sum < 1.5 ? '0' : '1';
     }
   }
@@ -129,7 +130,11 @@ void ProbePacked(Notebook& notes) {
   bool works = reading.computed();
   std::string evidence;
   for (int64_t i = 0; i < 3 && reading.computed(); ++i) {
-    const int64_t first = i < 2 ? 0 : 3, last = i < 2 ? 3 : 5;
+    const int64_t first = i < 2 ? 0 : 3;
+    // Where every call is causal row 0 sees one key fewer, but not from the top left.
+    const bool by_length = notes.form.rule != CausalOffset::kZero;
+    const int64_t seen = (i == 1 ? 2 : 1) + (by_length ? 1 : 0);
+    const int64_t last = notes.form.is_causal ? first + seen : i < 2 ? 3 : 5;
     double sum = 0;
     for (int64_t j = first; j < last; ++j) sum += std::exp2(j);
     for (int64_t j = 0; j < 5; ++j) {  // of rank 3: [row, head, dim]

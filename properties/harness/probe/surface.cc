@@ -10,6 +10,8 @@
 namespace attest::probe {
 namespace {
 
+using namespace contract_words;
+
 constexpr DType kFloats[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16};
 constexpr std::array<int64_t, 4> kHeadDims = {8, 16, 64, 128};
 
@@ -117,12 +119,59 @@ void ProbeLayouts(Notebook& notes) {
   notes.found.layouts = notes.found.strides == Strides::kAny && covers ? declared.layouts : taken;
 }
 
+TinyCall FormCall(const Form& form) {
+  return TinyCall(form, {1, 2, 2, 2, 3, 0});  // one head would fit every layout
+}
+
+// The answer as that of a form whose every call is causal, where it is: from the top left, or from the
+// bottom right.
+std::optional<CausalOffset> CausalRule(Form form, const Reading& reading) {
+  form.is_causal = true;
+  for (const CausalOffset rule : {CausalOffset::kZero, CausalOffset::kKvLenMinusQLen}) {
+    form.rule = rule;
+    if (HasWeights(reading, FormCall(form), PlainWeight)) return rule;
+  }
+  return std::nullopt;
+}
+
+// Takes the form in which the call was answered, and whether it was answered rightly.
+void NoteForm(Notebook& notes, Form form, const TinyCall& call, const Reading& reading) {
+  notes.report.answered = true;
+  notes.report.faulted = false;
+  const bool refuses_plain = form.is_causal;
+  bool works = !refuses_plain && HasWeights(reading, call, PlainWeight);
+  if (!works) {
+    form.rule = CausalRule(form, reading);
+    form.is_causal = form.rule.has_value() || refuses_plain;
+  }
+  notes.form = form;
+  notes.found.causal = form.is_causal ? CausalCalls::kAlways : CausalCalls::kOptional;
+  const bool declares_always = notes.declared.IsAlwaysCausal();
+  works |= form.rule && (declares_always || refuses_plain);
+  notes.Add({"plain attention", works ? "as defined" : "another function", "as defined",
+             fmt::format("{}, head_dim {}: scores ln 1, ln 2, ln 4 give weights {}",
+                         Name(form.dtype), form.head_dim, RowText(reading, 0, 0, 1, 3)),
+             works ? Agreement::kAgrees : Agreement::kContradicts});
+  // What a call without the flag gives is not asked of a kernel that declares it always.
+  Compare(notes, "causal calls", WordOf(kCausalCalls, notes.found.causal),
+          WordOf(kCausalCalls, notes.declared.causal), !declares_always || form.is_causal,
+          refuses_plain    ? "a call without the causal flag is refused"
+          : form.is_causal ? "a call without the causal flag is causal all the same"
+                           : "a call without the causal flag hides nothing");
+}
+
 }  // namespace
 
 bool FindForm(Notebook& notes) {
-  for (const Form& form : Candidates(notes.declared)) {
-    const TinyCall call(form, {1, 2, 2, 2, 3, 0});  // one head would fit every layout
+  for (Form form : Candidates(notes.declared)) {
+    TinyCall call = FormCall(form);
     Reading reading = notes.lab.Run(call);
+    if (reading.answer == Answer::kRefused) {  // perhaps for want of the causal flag
+      form.is_causal = true;
+      call = FormCall(form);
+      Reading causal = notes.lab.Run(call);
+      if (causal.computed()) reading = std::move(causal);
+    }
     if (!reading.computed()) {
       if (notes.report.refusal.empty()) {
         notes.report.refusal = reading.why;
@@ -130,14 +179,7 @@ bool FindForm(Notebook& notes) {
       }
       continue;
     }
-    notes.form = form;
-    notes.report.answered = true;
-    notes.report.faulted = false;
-    const bool works = HasWeights(reading, call, PlainWeight);
-    notes.Add({"plain attention", works ? "as defined" : "another function", "as defined",
-               fmt::format("{}, head_dim {}: scores ln 1, ln 2, ln 4 give weights {}",
-                           Name(form.dtype), form.head_dim, RowText(reading, 0, 0, 1, 3)),
-               works ? Agreement::kAgrees : Agreement::kContradicts});
+    NoteForm(notes, form, call, reading);
     return true;
   }
   return false;

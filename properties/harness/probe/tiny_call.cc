@@ -1,5 +1,6 @@
 #include "properties/harness/probe/tiny_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "attest/kernel.h"
@@ -47,6 +48,8 @@ TinyCall& TinyCall::Option(int32_t id, double value) {
 
 TinyCall& TinyCall::Integers(int32_t role, std::vector<int64_t> shape,
                              std::vector<int64_t> values) {
+  if (role == ATTEST_ROLE_KEY_LENGTHS) key_lengths_ = values;
+  if (role == ATTEST_ROLE_DIAGONAL_OFFSET) offsets_ = values;
   more_.push_back(IntegerTensor(role, std::move(shape), values, kSlack));
   return *this;
 }
@@ -89,6 +92,36 @@ TinyCall& TinyCall::Offsets(const std::vector<int64_t>& offsets) {
   return Integers(ATTEST_ROLE_DIAGONAL_OFFSET, {static_cast<int64_t>(offsets.size())}, offsets);
 }
 
+TinyCall& TinyCall::WithoutRule() {
+  form_.rule.reset();
+  return *this;
+}
+
+int64_t TinyCall::DiagonalOffset(int64_t b) const {
+  const auto item = static_cast<size_t>(b);
+  if (offsets_) return (*offsets_)[item];
+  const int64_t keys = key_lengths_ ? (*key_lengths_)[item] : sizes_.kv_len;
+  switch (*form_.rule) {
+    case CausalOffset::kKvLenMinusQLen:
+      return sizes_.kv_len - sizes_.q_len;
+    case CausalOffset::kKeyLengthMinusQLen:
+      return keys - sizes_.q_len;
+    case CausalOffset::kByInputs:  // keys that are not in k lie in the past
+      return key_lengths_ ? keys - sizes_.q_len : sizes_.kv_len - k.shape[2];
+    default:
+      return 0;
+  }
+}
+
+bool TinyCall::IsHiddenByForm(int64_t b, int64_t i, int64_t j) const {
+  return form_.is_causal && form_.rule && j > i + DiagonalOffset(b);
+}
+
+bool TinyCall::HasCausalOption() const {
+  return std::any_of(options_.begin(), options_.end(),
+                     [](const CallOption& o) { return o.id == ATTEST_OPTION_CAUSAL; });
+}
+
 CallTensor TinyCall::DataTensor(int32_t role, const Array& array, Layout layout) const {
   const QkvExtents qkv{sizes_.q_heads + 2 * sizes_.kv_heads, form_.head_dim};
   CallTensor tensor = FloatTensor(role, data_dtype, array, {layout, qkv}, 1, kSlack);
@@ -111,6 +144,9 @@ Call TinyCall::Build() const {
   Call call;
   if (gives_scale) call.options.push_back({ATTEST_OPTION_SCALE, true, 0, scale});
   call.options.insert(call.options.end(), options_.begin(), options_.end());
+  if (form_.is_causal && !HasCausalOption()) {
+    call.options.push_back({ATTEST_OPTION_CAUSAL, false, 1, 0});
+  }
   call.tensors.push_back(DataTensor(ATTEST_ROLE_Q, q, q_layout));
   call.tensors.push_back(DataTensor(ATTEST_ROLE_K, k, k_layout));
   call.tensors.push_back(DataTensor(ATTEST_ROLE_V, v, v_layout));

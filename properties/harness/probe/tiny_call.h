@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "impl/attention/array.h"
+#include "impl/attention/contract.h"
 #include "properties/harness/case/case.h"
 #include "properties/harness/sandbox/call.h"
 
@@ -23,6 +25,8 @@ struct Form {
   DType dtype = DType::kF32;
   int64_t head_dim = 8;  // of q, k and v; more than the keys of any experiment
   Layout layout = Layout::kBhsd;
+  bool is_causal = false;              // every call has the causal flag
+  std::optional<CausalOffset> rule{};  // and hides keys by this diagonal
 };
 
 struct TinySizes {
@@ -60,17 +64,24 @@ class TinyCall {
 
   // The diagonal offsets, one a batch item.
   TinyCall& Offsets(const std::vector<int64_t>& offsets);
+  // For experiments that say themselves what causality hides.
+  TinyCall& WithoutRule();
+  // Whether key j is hidden from row i because every call of the form is causal.
+  bool IsHiddenByForm(int64_t b, int64_t i, int64_t j) const;
 
   DType LseDType() const { return form_.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
   Call Build() const;
 
  private:
   CallTensor DataTensor(int32_t role, const Array& array, Layout layout) const;
+  int64_t DiagonalOffset(int64_t b) const;  // by the form's rule
+  bool HasCausalOption() const;
 
   Form form_;
   TinySizes sizes_;
   std::vector<CallOption> options_;
   std::vector<CallTensor> more_;
+  std::optional<std::vector<int64_t>> key_lengths_, offsets_;
 };
 
 }  // namespace attest::probe

@@ -11,6 +11,7 @@
 #include "properties/harness/case/tensor_shape.h"
 #include "properties/harness/case/toml.h"
 #include "properties/harness/report/picture.h"
+#include "properties/harness/report/result_text.h"
 
 namespace attest {
 namespace {
@@ -128,8 +129,9 @@ std::string Indent(const std::string& text, const std::string& prefix) {
 
 std::string FindingText(const ReportedFinding& reported) {
   const Finding& finding = reported.finding;
-  std::string text = fmt::format("{} {}: {}\n", Name(finding.verdict.kind), finding.kernel,
+  std::string text = fmt::format("{} {}: {}\n", VerdictText(reported), finding.kernel,
                                  ToString(finding.signature));
+  if (!reported.waived.empty()) text += fmt::format("  waived: {}\n", reported.waived);
   text += fmt::format("  {}\n", finding.verdict.sentence);
   text += fmt::format("  after {} cases; shrunk in {} tries; fails again in {} of {} reruns\n",
                       finding.cases_to_first, finding.shrink_steps, finding.confirmed,

@@ -1,5 +1,6 @@
 #include "properties/harness/report/json_lines.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -88,6 +89,9 @@ Json KernelSummary(const KernelReport& kernel) {
   if (kernel.skipped.empty()) json["ladder"] = LadderJson(kernel);
   json["verdicts"] = CountsJson(verdicts);
   json["findings"] = kernel.findings.size();
+  json["findings_waived"] = std::ranges::count_if(
+      kernel.findings, [](const ReportedFinding& f) { return !f.waived.empty(); });
+  json["idle_waivers"] = kernel.idle_waivers;
   json["cases"] = CasesRun(kernel);
   json["calls"] = kernel.stats.calls;
   json["round_trips"] = kernel.stats.round_trips;
@@ -138,6 +142,7 @@ std::string FindingLine(const ReportedFinding& reported) {
                {"class", f.signature.cause_class},
                {"verdict", Name(f.verdict.kind)},
                {"reason", f.verdict.reason},
+               {"waived", reported.waived},
                {"sentence", f.verdict.sentence}};
   if (f.verdict.witness) json["witness"] = WitnessJson(*f.verdict.witness);
   json["sizes"] = Sizes(f.smallest.problem);
@@ -156,6 +161,7 @@ std::string ResultLine(const PropertyResult& r) {
                {"kernel", r.kernel},
                {"property", r.property},
                {"verdict", Name(r.verdict)},
+               {"waived", r.waived},
                {"reason", r.reason},
                {"cases", CountsJson(r.cases)},
                {"cases_run", r.cases_run()},

@@ -48,7 +48,7 @@ std::vector<const ReportedFinding*> FindingsOf(const KernelReport& kernel,
                                                const std::string& property) {
   std::vector<const ReportedFinding*> own;
   for (const ReportedFinding& reported : kernel.findings) {
-    if (reported.finding.signature.property == property &&
+    if (reported.finding.signature.property == property && reported.waived.empty() &&
         reported.finding.verdict.kind == VerdictKind::kFail) {
       own.push_back(&reported);
     }
@@ -65,14 +65,17 @@ void AddFailure(pugi::xml_node test, const std::vector<const ReportedFinding*>& 
            findings.empty() ? reason : findings[0]->finding.verdict.sentence, body);
 }
 
-// The texts of findings that are no failures: flaky ones.
-std::string UndecidedFindings(const KernelReport& kernel, const std::string& property) {
+// Whether the finding is shown but fails nothing: flaky or waived.
+bool IsAside(const ReportedFinding& reported) {
+  return !reported.waived.empty() || reported.finding.verdict.kind == VerdictKind::kInconclusive;
+}
+
+// The texts of findings that are no failures.
+std::string FindingsAside(const KernelReport& kernel, const std::string& property) {
   std::string body;
   for (const ReportedFinding& reported : kernel.findings) {
     if (reported.finding.signature.property != property) continue;
-    if (reported.finding.verdict.kind == VerdictKind::kInconclusive) {
-      body += FindingText(reported) + "\n";
-    }
+    if (IsAside(reported)) body += FindingText(reported) + "\n";
   }
   return body;
 }
@@ -90,13 +93,17 @@ void AddResult(pugi::xml_node suite, const KernelReport& kernel, const PropertyR
                Totals& totals) {
   pugi::xml_node test = AddTest(suite, kernel, result.property, result.seconds);
   ++totals.tests;
+  if (result.waived) {
+    AddSystemOut(test, FindingsAside(kernel, result.property));
+    return;
+  }
   if (result.verdict == VerdictKind::kFail) {
     ++totals.failures;
     AddFailure(test, FindingsOf(kernel, result.property), result.reason);
   } else if (result.verdict == VerdictKind::kInconclusive) {
     ++totals.errors;
     AddChild(test, "error", Name(result.verdict), result.reason,
-             UndecidedFindings(kernel, result.property));
+             FindingsAside(kernel, result.property));
   } else if (result.verdict == VerdictKind::kUnsupported) {
     ++totals.skipped;
     AddChild(test, "skipped", Name(result.verdict), result.reason, "");
@@ -112,7 +119,7 @@ void AddStrayFindings(pugi::xml_node suite, const KernelReport& kernel, Totals& 
     const bool has_test =
         std::any_of(kernel.results.begin(), kernel.results.end(),
                     [&](const PropertyResult& r) { return r.property == property; });
-    if (has_test || reported.finding.verdict.kind != VerdictKind::kFail) continue;
+    if (has_test || IsAside(reported)) continue;
     ++totals.tests;
     ++totals.failures;
     AddFailure(AddTest(suite, kernel, property, 0), {&reported}, "");

@@ -236,6 +236,9 @@ Rung RungBrokenBy(const Finding& finding) {
     case Cause::kMemoryLimit:
     case Cause::kFloatEnvironment:
     case Cause::kProtocol:
+    case Cause::kLeftProcess:
+    case Cause::kLateWrite:
+    case Cause::kLeak:
       return Rung::kMemorySafe;
   }
   return own;

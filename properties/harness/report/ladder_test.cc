@@ -155,6 +155,7 @@ TEST(Ladder, ACrashBreaksTheFirstRungWhateverTheClaim) {
 TEST(Ladder, CausesOverrideTheClaim) {
   const std::pair<Cause, Rung> table[] = {{Cause::kReadFault, Rung::kMemorySafe},
                                           {Cause::kStrayWrite, Rung::kMemorySafe},
+                                          {Cause::kLeak, Rung::kMemorySafe},
                                           {Cause::kInputChanged, Rung::kMemorySafe},
                                           {Cause::kHang, Rung::kMemorySafe},
                                           {Cause::kMemoryLimit, Rung::kMemorySafe},

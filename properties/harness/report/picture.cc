@@ -1,6 +1,7 @@
 #include "properties/harness/report/picture.h"
 
-#include <string_view>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,8 +13,11 @@ namespace {
 constexpr int64_t kMaxQueries = 32;
 constexpr int64_t kMaxKeys = 64;
 
-// What a mark means, for those that do not speak for themselves.
-constexpr std::pair<char, std::string_view> kLegend[] = {
+// The first two speak for themselves.
+constexpr size_t kPlainMarks = 2;
+constexpr std::pair<char, std::string_view> kMarks[] = {
+    {'#', "visible"},
+    {'.', "hidden"},
     {'+', "visible by the prefix alone"},
     {'d', "hidden by its document alone"},
     {'b', "hidden by the block mask alone"},
@@ -38,32 +42,57 @@ char MarkOf(const Problem& problem, const Row& row, int64_t key) {
   }
 }
 
-std::string LegendOf(const std::string& picture) {
+}  // namespace
+
+std::optional<VisibleGrid> VisibleGridOf(const Problem& problem, const std::optional<Row>& marked) {
+  if (problem.batch == 0 || problem.q_heads == 0 || problem.q_len == 0 || problem.kv_len == 0 ||
+      problem.q_len > kMaxQueries || problem.kv_len > kMaxKeys) {
+    return std::nullopt;
+  }
+  Row row = marked.value_or(Row{});
+  VisibleGrid grid{row.batch, row.head, {}};
+  for (row.query = 0; row.query < problem.q_len; ++row.query) {
+    VisibleGrid::Line line;
+    for (int64_t key = 0; key < problem.kv_len; ++key) line.marks += MarkOf(problem, row, key);
+    line.is_padding = IsPaddedQuery(problem, row);
+    line.is_marked = marked && row == *marked;
+    grid.lines.push_back(std::move(line));
+  }
+  return grid;
+}
+
+std::string_view MeaningOfMark(char mark) {
+  for (const auto& [known, meaning] : kMarks) {
+    if (known == mark) return meaning;
+  }
+  return "";
+}
+
+std::string LegendMarks(const VisibleGrid& grid) {
   std::string legend;
-  for (const auto& [mark, meaning] : kLegend) {
-    if (picture.find(mark) != picture.npos) legend += fmt::format("{} = {}\n", mark, meaning);
+  for (size_t i = kPlainMarks; i < std::size(kMarks); ++i) {
+    const char mark = kMarks[i].first;
+    const auto has = [&](const VisibleGrid::Line& line) {
+      return line.marks.find(mark) != line.marks.npos;
+    };
+    if (std::ranges::any_of(grid.lines, has)) legend += mark;
   }
   return legend;
 }
 
-}  // namespace
-
 std::string VisiblePicture(const Problem& problem, const std::optional<Row>& marked) {
-  if (problem.batch == 0 || problem.q_heads == 0 || problem.q_len == 0 || problem.kv_len == 0 ||
-      problem.q_len > kMaxQueries || problem.kv_len > kMaxKeys) {
-    return "";
+  const auto grid = VisibleGridOf(problem, marked);
+  if (!grid) return "";
+  std::string picture;
+  for (size_t query = 0; query < grid->lines.size(); ++query) {
+    const VisibleGrid::Line& line = grid->lines[query];
+    picture += fmt::format("query {:<2} {}{}{}\n", query, line.marks,
+                           line.is_padding ? "  padding" : "", line.is_marked ? "  <" : "");
   }
-  std::string picture, marks;
-  Row row = marked.value_or(Row{});
-  for (row.query = 0; row.query < problem.q_len; ++row.query) {
-    std::string line;
-    for (int64_t key = 0; key < problem.kv_len; ++key) line += MarkOf(problem, row, key);
-    marks += line;
-    picture += fmt::format("query {:<2} {}", row.query, line);
-    if (IsPaddedQuery(problem, row)) picture += "  padding";
-    picture += marked && row == *marked ? "  <\n" : "\n";
+  for (const char mark : LegendMarks(*grid)) {
+    picture += fmt::format("{} = {}\n", mark, MeaningOfMark(mark));
   }
-  return picture + LegendOf(marks);
+  return picture;
 }
 
 }  // namespace attest

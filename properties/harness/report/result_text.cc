@@ -6,6 +6,14 @@
 
 namespace attest {
 
+std::string_view VerdictText(const PropertyResult& result) {
+  return result.waived ? "WAIVED" : Name(result.verdict);
+}
+
+std::string_view VerdictText(const ReportedFinding& reported) {
+  return reported.waived.empty() ? Name(reported.finding.verdict.kind) : "WAIVED";
+}
+
 std::string RowsText(const PropertyResult& r) {
   if (r.uninformative_rows + r.unconstrained_rows == 0) return "";
   return fmt::format("of {} rows {} uninformative, {} unconstrained", r.rows, r.uninformative_rows,

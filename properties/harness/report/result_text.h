@@ -4,10 +4,15 @@
 #define ATTEST_HARNESS_REPORT_RESULT_TEXT_H_
 
 #include <string>
+#include <string_view>
 
 #include "properties/harness/report/run_report.h"
 
 namespace attest {
+
+// The verdict as reports show it: its name, or "WAIVED" for a failure that does not count.
+std::string_view VerdictText(const PropertyResult& result);
+std::string_view VerdictText(const ReportedFinding& reported);
 
 // "of 1200 rows 3 uninformative, 0 unconstrained"; "" where every row was evidence.
 std::string RowsText(const PropertyResult& result);

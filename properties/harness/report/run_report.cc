@@ -9,9 +9,10 @@ namespace {
 bool HasFailed(const KernelReport& kernel) {
   const auto is_fail = [](VerdictKind kind) { return kind == VerdictKind::kFail; };
   return std::any_of(kernel.results.begin(), kernel.results.end(),
-                     [&](const PropertyResult& r) { return is_fail(r.verdict); }) ||
-         std::any_of(kernel.findings.begin(), kernel.findings.end(),
-                     [&](const ReportedFinding& f) { return is_fail(f.finding.verdict.kind); });
+                     [&](const PropertyResult& r) { return is_fail(r.verdict) && !r.waived; }) ||
+         std::any_of(kernel.findings.begin(), kernel.findings.end(), [&](const ReportedFinding& f) {
+           return is_fail(f.finding.verdict.kind) && f.waived.empty();
+         });
 }
 
 // Also where nothing was decided: a kernel for which every property is unsupported has passed
@@ -35,6 +36,24 @@ int64_t CasesRun(const KernelReport& kernel) {
   int64_t sum = 0;
   for (const PropertyResult& result : kernel.results) sum += result.cases_run();
   return sum;
+}
+
+const PropertyResult* ResultOf(const KernelReport& kernel, const std::string& property) {
+  for (const PropertyResult& result : kernel.results) {
+    if (result.property == property) return &result;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> PropertiesOf(const RunReport& report) {
+  std::vector<std::string> properties;
+  std::set<std::string> seen;
+  for (const KernelReport& kernel : report.kernels) {
+    for (const PropertyResult& result : kernel.results) {
+      if (seen.insert(result.property).second) properties.push_back(result.property);
+    }
+  }
+  return properties;
 }
 
 void FoldFindings(KernelReport& kernel) {
@@ -65,14 +84,20 @@ void AttributeFindings(KernelReport& kernel) {
   }
 }
 
+int ExitCodeOf(const KernelReport& kernel) {
+  if (HasFailed(kernel)) return 1;
+  return IsInconclusive(kernel) ? 2 : 0;
+}
+
 int ExitCode(const RunReport& report) {
   bool any_counts = false;
   bool inconclusive = false;
   for (const KernelReport& kernel : report.kernels) {
     if (kernel.optional) continue;
     any_counts = true;
-    if (HasFailed(kernel)) return 1;
-    inconclusive = inconclusive || IsInconclusive(kernel);
+    const int code = ExitCodeOf(kernel);
+    if (code == 1) return 1;
+    inconclusive = inconclusive || code == 2;
   }
   return !any_counts || inconclusive ? 2 : 0;
 }

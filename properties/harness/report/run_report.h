@@ -1,14 +1,16 @@
 // What one run of `attest check` or `attest vectors` has to say, as plain data: the writers of this
-// folder (terminal, JSON lines, JUnit) each turn it into their own form, and the exit code is read
+// folder (terminal, page, Markdown, JSON lines, JUnit) each turn it into their own form, and the exit code is read
 // off it.
 #ifndef ATTEST_HARNESS_REPORT_RUN_REPORT_H_
 #define ATTEST_HARNESS_REPORT_RUN_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "impl/attention/contract.h"
+#include "properties/harness/report/case_view.h"
 #include "properties/harness/runner/run_property.h"
 #include "properties/harness/sandbox/session.h"
 
@@ -31,8 +33,10 @@ struct RunInfo {
 // A finding with what a person needs to see it again.
 struct ReportedFinding {
   Finding finding;
-  std::string file;     // the case file; empty where it could not be written
-  std::string command;  // replays it
+  std::string file;                // the case file; empty where it could not be written
+  std::string command;             // replays it
+  std::string waived{};            // why it does not count; empty = it does
+  std::optional<CaseView> view{};  // of the case that the value is from, where there is one
 };
 
 struct KernelReport {
@@ -43,6 +47,7 @@ struct KernelReport {
   Contract contract;
   std::vector<PropertyResult> results;
   std::vector<ReportedFinding> findings;
+  std::vector<std::string> idle_waivers;  // a line each: waived, and did not happen
   SessionStats stats;
   double seconds = 0;
 };
@@ -55,6 +60,12 @@ struct RunReport {
 // Cases that ran and said something, over all properties.
 int64_t CasesRun(const KernelReport& kernel);
 
+// nullptr where the property was not run.
+const PropertyResult* ResultOf(const KernelReport& kernel, const std::string& property);
+
+// Every property that some kernel has a result for, in the order of the run.
+std::vector<std::string> PropertiesOf(const RunReport& report);
+
 // Drops each finding whose fault has no class where another finding shares all else of its
 // signature and has one: it is most likely the same fault, seen where nothing gives it away.
 void FoldFindings(KernelReport& kernel);
@@ -63,9 +74,12 @@ void FoldFindings(KernelReport& kernel);
 // makes that property fail too, where it was run.
 void AttributeFindings(KernelReport& kernel);
 
-// 1 where a kernel that counts has a failing finding or property; else 2 where something is
+// 1 where a kernel that counts has a failing finding or property that is not waived; else 2 where something is
 // inconclusive, or nothing at all was decided; else 0. The exit codes of design.md section 1.
 int ExitCode(const RunReport& report);
+
+// Likewise for one kernel by itself, optional or not. A skipped one is 2.
+int ExitCodeOf(const KernelReport& kernel);
 
 }  // namespace attest
 

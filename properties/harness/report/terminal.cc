@@ -1,15 +1,12 @@
 #include "properties/harness/report/terminal.h"
 
 #include <algorithm>
-#include <cctype>
-#include <functional>
 #include <map>
-#include <set>
-#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "properties/harness/report/finding_groups.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/ladder.h"
 #include "properties/harness/report/result_text.h"
@@ -17,27 +14,8 @@
 namespace attest {
 namespace {
 
-const PropertyResult* ResultOf(const KernelReport& kernel, const std::string& property) {
-  for (const PropertyResult& result : kernel.results) {
-    if (result.property == property) return &result;
-  }
-  return nullptr;
-}
-
-// Every property that some kernel has a result for, in the order of the run.
-std::vector<std::string> PropertiesOf(const RunReport& report) {
-  std::vector<std::string> properties;
-  std::set<std::string> seen;
-  for (const KernelReport& kernel : report.kernels) {
-    for (const PropertyResult& result : kernel.results) {
-      if (seen.insert(result.property).second) properties.push_back(result.property);
-    }
-  }
-  return properties;
-}
-
 std::string Cell(const PropertyResult* result) {
-  return result == nullptr ? "-" : std::string(Name(result->verdict));
+  return result == nullptr ? "-" : std::string(VerdictText(*result));
 }
 
 std::string PerSecond(const KernelReport& kernel) {
@@ -102,7 +80,7 @@ std::string Matrix(const RunReport& report, const std::vector<const KernelReport
 std::string List(const KernelReport& kernel) {
   std::vector<std::vector<std::string>> rows{{"", "cases", "", ""}};
   for (const PropertyResult& r : kernel.results) {
-    rows.push_back({std::string(Name(r.verdict)), std::to_string(r.cases_run()), r.property,
+    rows.push_back({std::string(VerdictText(r)), std::to_string(r.cases_run()), r.property,
                     PrintableLine(NotesText(r))});
   }
   const double in_worker = kernel.seconds > 0 ? kernel.stats.seconds_in_worker / kernel.seconds : 0;
@@ -153,17 +131,29 @@ std::string MissingBins(const KernelReport& kernel) {
                      missing.size(), RequiredBins(kernel.contract).size(), fmt::join(missing, " "));
 }
 
+std::string IdleWaivers(const KernelReport& kernel) {
+  std::string text;
+  for (const std::string& waiver : kernel.idle_waivers) {
+    text += PrintableLine(fmt::format("{}: {}", kernel.kernel, waiver)) + "\n";
+  }
+  return text;
+}
+
 std::string Closing(const RunReport& report) {
   int64_t cases = 0;
-  size_t findings = 0, on_optional = 0;
+  int64_t findings = 0, on_optional = 0, all_waived = 0;
   for (const KernelReport& kernel : report.kernels) {
     cases += CasesRun(kernel);
-    (kernel.optional ? on_optional : findings) += kernel.findings.size();
+    const auto waived = std::ranges::count_if(
+        kernel.findings, [](const ReportedFinding& f) { return !f.waived.empty(); });
+    all_waived += waived;
+    (kernel.optional ? on_optional : findings) += std::ssize(kernel.findings) - waived;
   }
   std::string text = fmt::format("{} cases, {} findings", cases, findings);
   if (on_optional > 0) {
     text += fmt::format(" (and {} on optional kernels, which do not decide)", on_optional);
   }
+  if (all_waived > 0) text += fmt::format(", {} waived", all_waived);
   text += fmt::format("; plan {}, seed {}", report.info.plan, report.info.seed);
   if (report.info.shard_count > 1) {
     text += fmt::format(", shard {}/{}", report.info.shard_index, report.info.shard_count);
@@ -171,50 +161,9 @@ std::string Closing(const RunReport& report) {
   return text + "\n";
 }
 
-// What kind of fault was found: its class, or the phrase without its numbers.
-std::string KindOf(const Verdict& verdict) {
-  if (!verdict.cause_class.empty()) return verdict.cause_class;
-  std::string kind = verdict.likely_cause;
-  std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
-  return kind;
-}
-
-// A kernel's findings by cause, output and kind of fault, each group smallest case first. A finding
-// whose fault has no name goes with one that looks alike and has.
-using Group = std::vector<const ReportedFinding*>;
-std::vector<Group> GroupsOf(const KernelReport& kernel) {
-  std::map<std::tuple<Cause, std::string, std::string>, Group> groups;
-  for (const bool named : {true, false}) {
-    for (const ReportedFinding& reported : kernel.findings) {
-      const Verdict& verdict = reported.finding.verdict;
-      const Signature& signature = reported.finding.signature;
-      if (KindOf(verdict).empty() == named) continue;
-      const std::tuple key{signature.cause, signature.output, KindOf(verdict)};
-      auto place = named ? groups.end() : groups.lower_bound(key);
-      const bool alike = place != groups.end() && std::get<0>(place->first) == signature.cause &&
-                         std::get<1>(place->first) == signature.output;
-      (alike ? place->second : groups[key]).push_back(&reported);
-    }
-  }
-  std::vector<Group> sorted;
-  for (auto& [key, group] : groups) {
-    std::sort(group.begin(), group.end(),
-              [](const auto* a, const auto* b) { return ShowsBetter(a->finding, b->finding); });
-    sorted.push_back(std::move(group));
-  }
-  // What has a name comes first, and of that what most findings agree on.
-  std::map<std::string, int64_t> votes;
-  for (const ReportedFinding& reported : kernel.findings) ++votes[KindOf(reported.finding.verdict)];
-  std::ranges::stable_sort(sorted, std::greater(), [&](const Group& group) {
-    const std::string kind = KindOf(group.front()->finding.verdict);
-    return std::tuple(!kind.empty(), votes[kind], group.size());
-  });
-  return sorted;
-}
-
 // The first finding of the group whole, the claims of the others by name: their cases lie beside
 // its own.
-std::string GroupText(const Group& group) {
+std::string GroupText(const FindingGroup& group) {
   std::string text = FindingText(*group.front());
   if (group.size() > 1) {
     std::vector<std::string> ids;
@@ -246,7 +195,7 @@ std::string FindingsText(const RunReport& report) {
   for (const bool optional : {false, true}) {
     for (const KernelReport& kernel : report.kernels) {
       if (kernel.optional != optional) continue;
-      for (const Group& group : GroupsOf(kernel)) text += "\n" + GroupText(group);
+      for (const FindingGroup& group : GroupsOf(kernel)) text += "\n" + GroupText(group);
     }
   }
   return text;
@@ -265,7 +214,7 @@ std::string TerminalReport(const RunReport& report) {
   std::string notes;
   for (const KernelReport* kernel : ran) {
     if (ran.size() > 1) notes += Reasons(*kernel) + IdleRows(*kernel);
-    notes += MissingBins(*kernel);
+    notes += MissingBins(*kernel) + IdleWaivers(*kernel);
   }
   if (!notes.empty()) text += "\n" + Printable(notes);
   return text + FindingsText(report) + "\n" + Closing(report);

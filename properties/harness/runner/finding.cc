@@ -42,6 +42,7 @@ class FailureProbe {
     return Run(c, any_class, /*needs_class=*/false).has_value();
   }
 
+  bool interrupted() const { return session_.interrupted(); }
   const Signature& signature() const { return signature_; }
   const Verdict& verdict() const { return verdict_; }
 
@@ -52,6 +53,7 @@ class FailureProbe {
       any_class.cause_class.clear();
       return needs_class && Covers(any_class, signature);
     });
+    if (session_.interrupted()) return std::nullopt;
     for (Failure& failure : result.failures) {
       if (Covers(pattern, failure.signature)) return std::move(failure);
     }
@@ -72,6 +74,7 @@ bool IsStopped(const RunOptions& options) {
 ShrunkCase ShrinkFailure(const Property& property, const Case& failing, FailureProbe& probe,
                          const RunOptions& options, RunObserver& observer) {
   const auto end = Clock::now() + options.shrink_time;
+  const int64_t budget = probe.signature().cause == Cause::kLeak ? 0 : options.shrink_budget;
   int64_t tries = 0;
   return ShrinkCase(
       failing,
@@ -79,7 +82,7 @@ ShrunkCase ShrinkFailure(const Property& property, const Case& failing, FailureP
         observer.OnShrink(property, ++tries);
         return probe.StillFails(c);
       },
-      options.shrink_budget, [&] { return IsStopped(options) || Clock::now() >= end; });
+      budget, [&] { return IsStopped(options) || Clock::now() >= end; });
 }
 
 // Reruns the smallest case. Three runs of which one fails say little, so where not all do they go
@@ -94,8 +97,11 @@ void Confirm(FailureProbe& probe, const RunOptions& options, Finding& finding) {
            (finding.confirmed == finding.confirmations ||
             finding.confirmations >= options.recounts || Clock::now() >= end || IsStopped(options));
   };
-  while (!is_enough()) {
-    finding.confirmed += probe.Recurs(finding.smallest) ? 1 : 0;
+  // A leak was found by repeating a call, and shows in no single case.
+  while (probe.signature().cause != Cause::kLeak && !is_enough()) {
+    const bool recurs = probe.Recurs(finding.smallest);
+    if (probe.interrupted()) return;  // the rerun says nothing
+    finding.confirmed += recurs ? 1 : 0;
     ++finding.confirmations;
   }
 }

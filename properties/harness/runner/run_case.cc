@@ -45,6 +45,12 @@ Cause CauseOfFault(FaultKind kind) {
       return Cause::kFloatEnvironment;
     case FaultKind::kProtocol:
       return Cause::kProtocol;
+    case FaultKind::kLeftProcess:
+      return Cause::kLeftProcess;
+    case FaultKind::kLateWrite:
+      return Cause::kLateWrite;
+    case FaultKind::kLeak:
+      return Cause::kLeak;
   }
   return Cause::kProtocol;
 }
@@ -85,14 +91,62 @@ tl::expected<std::vector<Lowered>, Unsupported> LowerAll(const std::vector<Case>
   return lowered;
 }
 
-std::vector<Outcome> RunAll(const std::vector<Case>& cases, const std::vector<Lowered>& lowered,
-                            const Contract& contract, KernelSession& session) {
-  std::vector<Call> calls;
-  for (const Lowered& one : lowered) calls.push_back(one.call);
-  const std::vector<CallResult> results = session.Run(calls);
-  std::vector<Outcome> outcomes;
-  for (size_t i = 0; i < cases.size(); ++i) {
-    outcomes.push_back(Lift(cases[i], contract, lowered[i], results[i]));
+CallSetting SettingOf(const Derived& derived, size_t i) {
+  return derived.settings.empty() ? CallSetting{} : derived.settings[i];
+}
+
+// Why the session cannot run one of the cases as it is to be run; asked first, for it costs nothing.
+std::optional<Unable> WhyUnable(const Derived& derived, KernelSession& session) {
+  for (const CallSetting& setting : derived.settings) {
+    if (setting.at_once && !session.identity().can_run_at_once) {
+      return Unable{"the kernel's worker computes one call at a time"};
+    }
+    if (setting.threads == 0) continue;
+    const auto with_threads = session.WithThreads(setting.threads);
+    if (!with_threads) return with_threads.error();
+  }
+  return std::nullopt;
+}
+
+tl::expected<std::vector<CallResult>, Unable> RunUnder(const CallSetting& setting,
+                                                       std::span<const Call> calls,
+                                                       KernelSession& session) {
+  KernelSession* runner = &session;
+  if (setting.threads != 0) {
+    const auto with_threads = session.WithThreads(setting.threads);
+    if (!with_threads) return tl::unexpected(with_threads.error());
+    runner = *with_threads;
+  }
+  if (setting.at_once) return runner->RunAtOnce(calls);
+  return runner->Run(calls);
+}
+
+// The outcome of every case; those of one setting are run together, settings in the order in which they
+// are met.
+tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
+                                                  const std::vector<Lowered>& lowered,
+                                                  const Contract& contract,
+                                                  KernelSession& session) {
+  const size_t count = derived.cases.size();
+  std::vector<Outcome> outcomes(count);
+  std::vector<bool> done(count, false);
+  for (size_t first = 0; first < count; ++first) {
+    if (done[first]) continue;
+    const CallSetting setting = SettingOf(derived, first);
+    std::vector<size_t> owners;
+    std::vector<Call> calls;
+    for (size_t i = first; i < count; ++i) {
+      if (!(SettingOf(derived, i) == setting)) continue;
+      owners.push_back(i);
+      calls.push_back(lowered[i].call);
+    }
+    const auto results = RunUnder(setting, calls, session);
+    if (!results) return tl::unexpected(results.error());
+    for (size_t n = 0; n < owners.size(); ++n) {
+      const size_t i = owners[n];
+      outcomes[i] = Lift(derived.cases[i], contract, lowered[i], (*results)[n]);
+      done[i] = true;
+    }
   }
   return outcomes;
 }
@@ -111,10 +165,13 @@ std::function<bool(const Verdict&)> Under(std::string_view property, const Cause
   return [=](const Verdict& verdict) { return wants(SignatureOf(property, verdict)); };
 }
 
-// Derived cases are cases like any other: each must match the reference too.
-void JudgeDerived(const Property& property, const Evidence& evidence, CaseResult& result) {
+// Derived cases are cases like any other: each must match the reference too. But for those that were
+// run in an unusual way, where alone they would show nothing.
+void JudgeDerived(const Property& property, const Derived& derived, const Evidence& evidence,
+                  CaseResult& result) {
   if (property.id.starts_with("equivalence.")) return;
   for (size_t i = 0; i < evidence.cases.size(); ++i) {
+    if (!SettingOf(derived, i).is_usual()) continue;
     Verdict verdict = MatchesReference(evidence, i, "it does not match the reference");
     if (verdict.kind == VerdictKind::kFail) {
       result.failures.push_back(FailureOf(kEquivalence, evidence.cases[i], std::move(verdict)));
@@ -123,27 +180,54 @@ void JudgeDerived(const Property& property, const Evidence& evidence, CaseResult
   }
 }
 
+Verdict Refusal(const Outcome& outcome, std::string_view when) {
+  return FailWith(
+      Cause::kRefused,
+      fmt::format("the kernel {}{}, but its contract promises this call", outcome.reason, when));
+}
+
 // A refused call breaks one claim, and leaves every other without an answer.
-void JudgeRefusals(const std::vector<Case>& cases, const std::vector<Outcome>& outcomes,
+void JudgeRefusals(const Derived& derived, const std::vector<Outcome>& outcomes,
                    CaseResult& result) {
-  for (size_t i = 0; i < cases.size(); ++i) {
+  for (size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].status != OutcomeStatus::kRefused) continue;
-    Verdict verdict = FailWith(
-        Cause::kRefused,
-        fmt::format("the kernel {}, but its contract promises this call", outcomes[i].reason));
-    result.failures.push_back(FailureOf(kAcceptance, cases[i], std::move(verdict)));
+    if (!SettingOf(derived, i).is_usual()) continue;
+    result.failures.push_back(FailureOf(kAcceptance, derived.cases[i], Refusal(outcomes[i], "")));
     return;
   }
 }
 
-// A fault condemns the property whatever it claims; nothing else can then be judged.
-std::optional<Verdict> JudgeStatuses(const std::vector<Outcome>& outcomes) {
+std::string DescribeSetting(const CallSetting& setting) {
+  std::string text = setting.threads == 0 ? "" : fmt::format(" with {} threads", setting.threads);
+  return text + (setting.at_once ? " while other calls run" : "");
+}
+
+// A fault condemns the property whatever it claims; nothing else can then be judged. So does a refusal of
+// what is taken in the usual way.
+std::optional<Verdict> JudgeStatuses(const Derived& derived, const std::vector<Outcome>& outcomes) {
   std::optional<Verdict> worst;
-  for (const Outcome& outcome : outcomes) {
-    auto verdict = JudgeStatus(outcome);
+  bool refuses_as_usual = false;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    const CallSetting setting = SettingOf(derived, i);
+    const bool is_refused = outcomes[i].status == OutcomeStatus::kRefused;
+    refuses_as_usual |= is_refused && setting.is_usual();
+    auto verdict = JudgeStatus(outcomes[i]);
+    if (is_refused && !setting.is_usual() && !refuses_as_usual) {
+      verdict = Refusal(outcomes[i], DescribeSetting(setting));
+    }
+    if (verdict && verdict->kind == VerdictKind::kFail && setting.threads != 0 && !is_refused) {
+      verdict->sentence += DescribeSetting(setting);
+    }
     if (verdict) worst = worst ? Worst(*worst, *verdict) : *verdict;
   }
   return worst;
+}
+
+void JudgeUnable(const Property& property, const Case& c, const Unable& unable,
+                 CaseResult& result) {
+  result.verdict = unable.is_fault ? FailWith(Cause::kCrash, unable.reason)
+                                   : OfKind(VerdictKind::kUnsupported, unable.reason);
+  if (unable.is_fault) result.failures.push_back(FailureOf(property.id, c, result.verdict));
 }
 
 }  // namespace
@@ -156,6 +240,15 @@ std::optional<Case> DerivedAtFault(const Property& property, const Case& c,
     return std::nullopt;
   }
   return std::move(derived.cases[verdict.call]);
+}
+
+KernelSession* SessionAtFault(const Property& property, const Case& c, const Contract& contract,
+                              const Verdict& verdict, KernelSession& session) {
+  const Derived derived = property.derive(c, contract);
+  if (!verdict.witness || verdict.call >= derived.cases.size()) return &session;
+  const CallSetting setting = SettingOf(derived, verdict.call);
+  if (setting.at_once) return nullptr;
+  return setting.threads == 0 ? &session : session.WithThreads(setting.threads).value_or(nullptr);
 }
 
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
@@ -171,24 +264,32 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
     result.verdict = OfKind(VerdictKind::kInconclusive, derived.not_applicable);
     return result;
   }
+  if (const auto unable = WhyUnable(derived, session)) {
+    JudgeUnable(property, c, *unable, result);
+    return result;
+  }
   Oracle oracle(derived.cases, contract);
   const auto lowered = LowerAll(derived.cases, contract, oracle);
   if (!lowered) {
     result.verdict = OfKind(VerdictKind::kUnsupported, lowered.error().reason);
     return result;
   }
-  const std::vector<Outcome> outcomes = RunAll(derived.cases, *lowered, contract, session);
-  result.calls = static_cast<int64_t>(outcomes.size());
-  JudgeRefusals(derived.cases, outcomes, result);
-  if (auto verdict = JudgeStatuses(outcomes)) {
+  const auto outcomes = RunAll(derived, *lowered, contract, session);
+  if (!outcomes) {
+    JudgeUnable(property, c, outcomes.error(), result);
+    return result;
+  }
+  result.calls = static_cast<int64_t>(outcomes->size());
+  JudgeRefusals(derived, *outcomes, result);
+  if (auto verdict = JudgeStatuses(derived, *outcomes)) {
     result.verdict = std::move(*verdict);
   } else {
-    Evidence evidence{contract, derived.cases, outcomes, oracle, Under(property.id, wants_cause)};
+    Evidence evidence{contract, derived.cases, *outcomes, oracle, Under(property.id, wants_cause)};
     result.verdict = property.judge(evidence);
     evidence.wants_cause = Under(kEquivalence, wants_cause);
-    JudgeDerived(property, evidence, result);
+    JudgeDerived(property, derived, evidence, result);
   }
-  for (const Outcome& outcome : outcomes) result.verdict.via_mask |= outcome.via_mask;
+  for (const Outcome& outcome : *outcomes) result.verdict.via_mask |= outcome.via_mask;
   if (property.id == kAcceptance && !result.failures.empty()) {
     result.verdict = result.failures.front().verdict;
   } else if (result.verdict.kind == VerdictKind::kFail) {

@@ -1,6 +1,6 @@
 // One property, one case, one kernel: the line through the house. Derives the cases, lowers them,
-// runs them in one round trip, lifts the outcomes, judges. The suites, replay, shrink and vectors
-// all go through here.
+// runs them in one round trip for each way of running them, lifts the outcomes, judges. The suites,
+// replay, shrink and vectors all go through here.
 #ifndef ATTEST_HARNESS_RUNNER_RUN_CASE_H_
 #define ATTEST_HARNESS_RUNNER_RUN_CASE_H_
 
@@ -35,6 +35,12 @@ struct CaseResult {
 // where it is `c` itself or there is no witness.
 std::optional<Case> DerivedAtFault(const Property& property, const Case& c,
                                    const Contract& contract, const Verdict& verdict);
+
+// The session in which that case, run alone, can give the verdict's value again: `session`, or its
+// sibling with the threads of the call at fault. nullptr where the call was made beside others, or no
+// such kernel can be had.
+KernelSession* SessionAtFault(const Property& property, const Case& c, const Contract& contract,
+                              const Verdict& verdict, KernelSession& session);
 
 // Which failures are worth a search for their cause, which costs more than all else in a failing
 // case; asked with a signature that has no class yet. Empty = all.

@@ -91,6 +91,8 @@ class PropertyRun {
     CaseResult result =
         RunCase(property_, c, contract_, session_,
                 [this](const Signature& signature) { return WantsCause(signature); });
+    // What was being waited for says nothing.
+    if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);

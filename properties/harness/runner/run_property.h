@@ -71,6 +71,7 @@ struct PropertyResult {
   std::map<std::string, int64_t> marginal_reasons;  // "bits" "statistics": cases
   BinCounts bins;
   std::vector<Finding> findings;
+  bool waived = false;  // FAIL, by findings that are all waived
 
   int64_t cases_run() const;  // all that ran and said something; UNSUPPORTED ones did not
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -123,7 +124,11 @@ void Arena::LayOut() {
 
 tl::expected<void, std::string> Arena::Resize(uint64_t bytes) {
   if (bytes <= file_bytes_) return {};
-  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
+  struct stat status {};
+  // A kernel may have made it longer, and it cannot be cut.
+  const bool is_long_enough =
+      ::fstat(file_.get(), &status) == 0 && static_cast<uint64_t>(status.st_size) >= bytes;
+  if (!is_long_enough && ::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
     return tl::unexpected(
         fmt::format("cannot grow shared memory to {} bytes: {}", bytes, std::strerror(errno)));
   void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);

@@ -59,6 +59,9 @@ enum class FaultKind {
   kMemoryLimit,       // passed the memory limit
   kFloatEnvironment,  // changed rounding mode or flush-to-zero and left it so
   kProtocol,          // the worker answered nonsense
+  kLeftProcess,       // forked, and left the child running
+  kLateWrite,         // wrote to an output after the call had returned
+  kLeak,              // uses more memory with each call
 };
 
 struct Fault {

@@ -11,7 +11,7 @@ namespace attest {
 
 enum CrashAccess : uint32_t { kAccessUnknown, kAccessRead, kAccessWrite, kAccessExecute };
 
-// Little-endian, as laid out here; PROTOCOL.md lists the offsets.
+// Little-endian, as laid out here; impl/abi/PROTOCOL.md lists the offsets.
 struct CrashNote {
   uint32_t in_call;        // 1 while the kernel computes, 0 between calls
   int32_t signal;          // 0 = no signal was caught

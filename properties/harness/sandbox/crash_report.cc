@@ -120,6 +120,9 @@ Fault ExplainCrash(const Crash& crash, const PlacedCall& placed) {
       fault = ExplainSignal(crash, placed);
       break;
     case Death::Kind::kExited:
+      if (crash.death.code == kCannotAnswer && crash.note.in_call == 0)
+        return Plain(FaultKind::kProtocol,
+                     "the worker could not answer: its control socket is gone");
       fault = Plain(FaultKind::kExit, DescribeDeath(crash.death));
       break;
     case Death::Kind::kKilled:

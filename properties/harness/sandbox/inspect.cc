@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -102,6 +104,11 @@ bool TensorHasFill(const CallTensor& tensor, const std::vector<std::byte>& image
   return left;
 }
 
+size_t HashOf(const Arena& arena, uint64_t offset, uint64_t bytes) {
+  return std::hash<std::string_view>{}(
+      {reinterpret_cast<const char*>(arena.At(offset)), static_cast<size_t>(bytes)});
+}
+
 }  // namespace
 
 std::optional<Fault> FindChangedInput(const Arena& arena, const PlacedCall& placed) {
@@ -135,6 +142,41 @@ OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed) {
     images.emplace_back(image, image + output.tensor->image.size());
   }
   return images;
+}
+
+std::optional<Fault> FindLateWrite(const Arena& arena, const PlacedCall& placed,
+                                   const OutputImages& outputs) {
+  size_t number = 0;
+  for (const PlacedTensor& output : placed.tensors) {
+    if (!output.tensor->is_output || number >= outputs.size()) continue;
+    if (const auto change = ChangedByte(outputs[number++], arena.At(output.offset)))
+      return FaultAt(FaultKind::kLateWrite, "after the call had returned wrote to", *output.tensor,
+                     *change);
+  }
+  return std::nullopt;
+}
+
+void SettledOutputs::Keep(const Arena& arena, std::span<const PlacedCall> calls) {
+  outputs_.clear();
+  for (const PlacedCall& call : calls)
+    for (const PlacedTensor& placed : call.tensors) {
+      const uint64_t bytes = placed.tensor->image.size();
+      if (placed.tensor->is_output)
+        outputs_.push_back(
+            {placed.tensor->role, placed.offset, bytes, HashOf(arena, placed.offset, bytes)});
+    }
+}
+
+std::optional<Fault> SettledOutputs::FindLateWrite(const Arena& arena) const {
+  for (const Output& output : outputs_)
+    if (HashOf(arena, output.offset, output.bytes) != output.hash)
+      return Fault{FaultKind::kLateWrite,
+                   output.role,
+                   {},
+                   0,
+                   fmt::format("wrote to {} of a call before after that call had returned",
+                               RoleName(output.role))};
+  return std::nullopt;
 }
 
 bool HasFillLeft(const Call& call, const OutputImages& outputs, std::byte fill) {

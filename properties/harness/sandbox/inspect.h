@@ -4,7 +4,9 @@
 #define ATTEST_HARNESS_SANDBOX_INSPECT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "properties/harness/sandbox/arena.h"
@@ -23,6 +25,28 @@ std::optional<Fault> FindStrayWrite(const Arena& arena, const PlacedCall& placed
 
 // The outputs' images, in the order of the call's outputs.
 OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed);
+
+// The first byte of an output that has changed since `outputs` were copied.
+std::optional<Fault> FindLateWrite(const Arena& arena, const PlacedCall& placed,
+                                   const OutputImages& outputs);
+
+// The outputs of the last calls, which their kernel must leave alone from then on. Watches them without a
+// copy: a changed byte is sure to be noticed, though not which.
+class SettledOutputs {
+ public:
+  void Keep(const Arena& arena, std::span<const PlacedCall> calls);
+  void Forget() { outputs_.clear(); }
+  // A fault where some output has changed since Keep.
+  std::optional<Fault> FindLateWrite(const Arena& arena) const;
+
+ private:
+  struct Output {
+    int32_t role;
+    uint64_t offset, bytes;
+    size_t hash;
+  };
+  std::vector<Output> outputs_;
+};
 
 // True when some element of some output consists of the fill alone: unwritten, or a value that
 // happens to look like it. Elements that may stay unwritten do not count, here and below.

@@ -23,6 +23,10 @@ std::filesystem::path WorkerProgram() {
   return chosen.empty() ? ProgramFolder() / "attest_worker" : chosen;
 }
 
+std::filesystem::path GuardProgram() {
+  return ProgramFolder() / "attest_guard";
+}
+
 std::filesystem::path WorkerScript(std::string_view name) {
   auto chosen = FromEnvironment("ATTEST_WORKERS_DIR");
   return (chosen.empty() ? ProgramFolder().parent_path() / "workers" : chosen) / name;

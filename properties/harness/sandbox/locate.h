@@ -13,6 +13,9 @@ std::filesystem::path ProgramFolder();
 // The worker program: $ATTEST_WORKER, or attest_worker beside the running program.
 std::filesystem::path WorkerProgram();
 
+// The program that stands between the harness and each worker: attest_guard beside the running program.
+std::filesystem::path GuardProgram();
+
 // The worker scripts of other languages: $ATTEST_WORKERS_DIR, or ../workers from the running program.
 std::filesystem::path WorkerScript(std::string_view name);
 

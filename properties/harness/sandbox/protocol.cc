@@ -78,6 +78,10 @@ bool TakeString(const json& reply, const char* key, std::string* value) {
   return true;
 }
 
+bool IsTrue(const json& reply, const char* key) {
+  return reply.value(key, json()) == json(true);
+}
+
 }  // namespace
 
 std::string LoadRequest(int64_t id, const KernelSpec& spec, const SessionOptions& options) {
@@ -99,9 +103,10 @@ std::string MapRequest(int64_t id, const Arena& arena) {
   return Dump({{"op", "map"}, {"id", id}, {"guard", kGuardBytes}, {"slots", std::move(slots)}});
 }
 
-std::string RunRequest(int64_t id, std::span<const PlacedCall> calls) {
+std::string RunRequest(int64_t id, std::span<const PlacedCall> calls, bool at_once) {
   fmt::memory_buffer out;
-  fmt::format_to(std::back_inserter(out), "{{\"op\":\"run\",\"id\":{},\"calls\":[", id);
+  fmt::format_to(std::back_inserter(out), "{{\"op\":\"run\",\"id\":{},{}\"calls\":[", id,
+                 at_once ? "\"concurrent\":true," : "");
   const char* separator = "";
   for (const PlacedCall& placed : calls) {
     fmt::format_to(std::back_inserter(out), "{}{{\"options\":[", separator);
@@ -126,6 +131,8 @@ tl::expected<KernelIdentity, std::string> ParseLoadReply(std::string_view line, 
       !TakeString(*reply, "name", &identity.name) ||
       !TakeString(*reply, "version", &identity.version))
     return tl::unexpected(Nonsense(line));
+  identity.can_run_at_once = IsTrue(*reply, "concurrent");
+  identity.takes_threads = IsTrue(*reply, "threads");
   return identity;
 }
 
@@ -163,7 +170,10 @@ tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64
       !TakeString(*reply, "thrown", &result.thrown))
     return tl::unexpected(Nonsense(line));
   result.status = status->get<int>();
-  result.out_of_memory = reply->value("out_of_memory", json()) == json(true);
+  result.out_of_memory = IsTrue(*reply, "out_of_memory");
+  if (const auto left = reply->find("left_processes");
+      left != reply->end() && left->is_number_integer())
+    result.left_processes = left->get<int64_t>();
   return result;
 }
 

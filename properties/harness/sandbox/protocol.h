@@ -1,4 +1,4 @@
-// What the harness and the worker say to each other: one JSON object a line. PROTOCOL.md describes
+// What the harness and the worker say to each other: one JSON object a line. impl/abi/PROTOCOL.md describes
 // it for authors of workers in other languages. This is the harness's side: it writes requests and
 // reads replies, which it does not trust, since a kernel can write to any descriptor.
 #ifndef ATTEST_HARNESS_SANDBOX_PROTOCOL_H_
@@ -22,7 +22,8 @@ inline constexpr int kProtocolVersion = 1;
 // Requests. `id` numbers them and comes back in every reply.
 std::string LoadRequest(int64_t id, const KernelSpec& spec, const SessionOptions& options);
 std::string MapRequest(int64_t id, const Arena& arena);
-std::string RunRequest(int64_t id, std::span<const PlacedCall> calls);
+// `at_once` asks for all calls at the same time, which only a worker with `can_run_at_once` does.
+std::string RunRequest(int64_t id, std::span<const PlacedCall> calls, bool at_once = false);
 
 // Replies. The error of each parser is one phrase that says what the worker answered instead.
 // LoadReply and MapReply also return the worker's own error, unchanged.
@@ -38,6 +39,7 @@ struct CallReply {
   std::string float_environment;  // what the kernel changed there, or empty
   std::string thrown;             // what an exception said that came out of the kernel, or empty
   bool out_of_memory = false;     // that exception was a failed allocation
+  int64_t left_processes = 0;     // copies of the worker that the kernel left running
 };
 tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id, size_t call);
 

@@ -24,6 +24,21 @@ TEST(Protocol, RunRequestIsTheDocumentedLine) {
             R"("strides":[3,1],"offset":8168}]}]})");
 }
 
+TEST(Protocol, ARunAtOnceSaysSo) {
+  EXPECT_EQ(RunRequest(7, {}, /*at_once=*/true),
+            R"({"op":"run","id":7,"concurrent":true,"calls":[]})");
+}
+
+TEST(Protocol, AWorkerSaysWhatItCanDoBesidesOrNothing) {
+  const auto mute = ParseLoadReply(R"({"id":1,"contract":"{}","threads":"yes"})", 1);
+  ASSERT_TRUE(mute) << mute.error();
+  EXPECT_FALSE(mute->can_run_at_once || mute->takes_threads);
+  const auto able =
+      ParseLoadReply(R"({"id":1,"contract":"{}","concurrent":true,"threads":true})", 1);
+  ASSERT_TRUE(able) << able.error();
+  EXPECT_TRUE(able->can_run_at_once && able->takes_threads);
+}
+
 TEST(Protocol, LoadRequestSurvivesTextThatIsNotUtf8) {
   KernelSpec spec{"x", "/lib/\xff.so", {{"variant", "a\nb"}}};
   const std::string line = LoadRequest(1, spec, {});

@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
-#include <attest/kernel.h>
 #include <fmt/format.h>
 
+#include "properties/harness/sandbox/answer.h"
 #include "properties/harness/sandbox/arena.h"
 #include "properties/harness/sandbox/crash_report.h"
 #include "properties/harness/sandbox/inspect.h"
+#include "properties/harness/sandbox/leak.h"
 #include "properties/harness/sandbox/locate.h"
 #include "properties/harness/sandbox/protocol.h"
+#include "properties/harness/sandbox/sanitized.h"
 #include "properties/harness/sandbox/strided.h"
 #include "properties/harness/sandbox/worker_process.h"
 
@@ -20,101 +23,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Outputs are filled with one of these before a call. The first is a NaN in every floating type, so
-// that a kernel which reads its output shows it; the second is finite in every one.
-constexpr std::byte kFirstFill{0xFF};
-constexpr std::byte kSecondFill{0xA5};
-
-// A fresh worker loads, relocates and allocates: its first answers may take longer.
+// A kernel that has just been loaded relocates, plans and allocates: its first answers may take longer.
 constexpr int kFirstCallFactor = 10;
+// So may those after a restart, though not much longer than the first ones did.
+constexpr int kRestartFactor = 4;
+// How often a wait looks whether it is wanted any longer.
+constexpr milliseconds kStopInterval{50};
 // How long a worker that closed its socket may take to be dead.
 constexpr milliseconds kDyingGrace{500};
 // How long a worker may take to destroy its kernel when the session closes.
 constexpr milliseconds kClosingGrace{200};
-
-CallResult Faulty(Fault fault) {
-  CallResult result;
-  result.fault = std::move(fault);
-  return result;
-}
-
-Fault ProtocolFault(std::string detail) {
-  return {FaultKind::kProtocol, 0, {}, 0, std::move(detail)};
-}
-
-// One run of one call: a call whose outputs seem unwritten is run twice.
-struct Job {
-  const Call* call;
-  std::byte fill;
-  CallResult result;
-};
-
-std::optional<CallStatus> StatusOf(int status) {
-  switch (status) {
-    case ATTEST_OK:
-      return CallStatus::kOk;
-    case ATTEST_UNSUPPORTED:
-      return CallStatus::kUnsupported;
-    case ATTEST_INVALID_ARGUMENT:
-      return CallStatus::kInvalidArgument;
-    case ATTEST_FAILED:
-      return CallStatus::kFailed;
-    default:
-      return std::nullopt;
-  }
-}
-
-// What a worker's reply and the arena say of a finished call.
-CallResult Judge(const Arena& arena, const PlacedCall& placed, const CallReply& reply) {
-  if (reply.out_of_memory)
-    return Faulty({FaultKind::kMemoryLimit,
-                   0,
-                   {},
-                   0,
-                   "an allocation failed: " + reply.thrown + " came out of the kernel"});
-  if (!reply.thrown.empty())
-    return Faulty(
-        {FaultKind::kCrash, 0, {}, 0, "threw an exception through the C ABI: " + reply.thrown});
-  const auto status = StatusOf(reply.status);
-  if (!status)
-    return Faulty(ProtocolFault(fmt::format("returned the unknown status {}", reply.status)));
-  CallResult result;
-  result.status = *status;
-  result.message = reply.message;
-  result.fault = FindChangedInput(arena, placed);
-  if (!result.fault) result.fault = FindStrayWrite(arena, placed);
-  if (!result.fault && !reply.float_environment.empty())
-    result.fault = Fault{FaultKind::kFloatEnvironment,
-                         0,
-                         {},
-                         0,
-                         "changed the floating-point environment: " + reply.float_environment};
-  if (*status == CallStatus::kOk) result.outputs = CopyOutputs(arena, placed);
-  return result;
-}
-
-// Fills in what the second run of a call says about the first.
-void Confirm(const Job& second, CallResult* result) {
-  if (second.result.fault) {
-    result->fault = second.result.fault;
-    result->fault->detail += " (when run again)";
-    if (second.result.status != CallStatus::kOk) {
-      result->status = CallStatus::kFault;
-      result->outputs.clear();
-    }
-  } else if (second.result.status == CallStatus::kOk) {
-    result->fault = FindUnwritten(*second.call, result->outputs, kFirstFill, second.result.outputs,
-                                  kSecondFill);
-  } else {
-    result->fault =
-        Fault{FaultKind::kUnwritten,
-              0,
-              {},
-              0,
-              "left output elements unwritten and, when run again, did not return OK: " +
-                  second.result.message};
-  }
-}
 
 }  // namespace
 
@@ -133,11 +51,14 @@ struct KernelSession::Impl {
 
   void RunJobs(std::span<Job> jobs);
   size_t RunBatch(std::span<Job> jobs);
+  void ConfirmWritten(std::span<const Call> calls, std::vector<CallResult>* results);
+  tl::expected<std::vector<CallResult>, Unable> RunAllAtOnce(std::span<const Call> calls);
+  std::vector<CallResult> JudgeAtOnce(const std::vector<PlacedCall>& placed);
   WorkerProcess::Received Receive(std::string* line, milliseconds limit);
   Fault Autopsy(WorkerProcess::Received what, milliseconds limit, const PlacedCall& placed);
-  milliseconds CallDeadline() const {
-    return settled ? options.deadline : options.deadline * kFirstCallFactor;
-  }
+  milliseconds CallDeadline() const;
+  void NoteAnswer(Clock::time_point asked);
+  void LookForLeak(std::span<const Call> calls, std::vector<CallResult>* results);
 
   KernelSpec spec;
   SessionOptions options;
@@ -148,12 +69,27 @@ struct KernelSession::Impl {
   std::unique_ptr<WorkerProcess> worker;
   std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
   bool settled = false;             // some call has been answered: the slow start is over
+  bool is_fresh = true;             // this worker has answered none yet
+  milliseconds first_took{0};       // the first call of all
+  bool interrupted = false;
+  LeakDetector leaks;
+  SettledOutputs settled_outputs;
+  bool died = false;  // some request other than a run has ended the worker
+  std::map<int, tl::expected<std::unique_ptr<KernelSession>, Unable>> siblings;  // by threads
   int64_t next_id = 1;
 };
 
 WorkerProcess::Received KernelSession::Impl::Receive(std::string* line, milliseconds limit) {
   const auto begin = Clock::now();
-  const auto received = worker->Receive(line, begin + limit);
+  const auto end = begin + limit;
+  const auto next_look = [&] { return std::min(end, Clock::now() + kStopInterval); };
+  auto until = next_look();
+  auto received = worker->Receive(line, until);
+  while (received == WorkerProcess::Received::kTimeout && until < end && !interrupted) {
+    interrupted = options.stop != nullptr && options.stop->load();
+    until = next_look();
+    if (!interrupted) received = worker->Receive(line, until);
+  }
   stats.seconds_in_worker += std::chrono::duration<double>(Clock::now() - begin).count();
   return received;
 }
@@ -167,13 +103,16 @@ tl::expected<std::string, std::string> KernelSession::Impl::Ask(std::string requ
   const auto received = sent ? Receive(&line, limit) : WorkerProcess::Received::kGone;
   if (received == WorkerProcess::Received::kLine) return line;
   std::string why;
-  if (received == WorkerProcess::Received::kTimeout)
+  if (interrupted)
+    why = "interrupted";
+  else if (received == WorkerProcess::Received::kTimeout)
     why = fmt::format("no answer within {} ms", limit.count());
   else if (received == WorkerProcess::Received::kOversized)
     why = "an endless answer";
   else
     why = DescribeDeath(worker->Bury(kDyingGrace));
   worker.reset();
+  died = !interrupted;
   return tl::unexpected(fmt::format("{}: while {}: {}", spec.library, doing, why));
 }
 
@@ -186,6 +125,9 @@ std::optional<std::string> KernelSession::Impl::Start() {
   auto started = WorkerProcess::Start(command, arena->fd(), &printed);
   if (!started) return started.error();
   worker = std::move(*started);
+  is_fresh = true;
+  settled_outputs.Forget();
+  leaks.Follow(worker->pid());
   const int64_t id = next_id++;
   const auto reply = Ask(LoadRequest(id, spec, options), "loading");
   if (!reply) return reply.error();
@@ -219,6 +161,19 @@ std::optional<std::string> KernelSession::Impl::MakeReady() {
   return addresses.empty() ? Map() : std::nullopt;
 }
 
+milliseconds KernelSession::Impl::CallDeadline() const {
+  const milliseconds most = options.deadline * kFirstCallFactor;
+  if (!settled) return most;
+  return is_fresh ? std::clamp(first_took * kRestartFactor, options.deadline, most)
+                  : options.deadline;
+}
+
+void KernelSession::Impl::NoteAnswer(Clock::time_point asked) {
+  if (!settled) first_took = std::chrono::ceil<milliseconds>(Clock::now() - asked);
+  settled = true;
+  is_fresh = false;
+}
+
 // The fault of the call that a worker did not answer. There is no worker afterwards.
 Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds limit,
                                    const PlacedCall& placed) {
@@ -238,11 +193,18 @@ Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds li
 // Runs as many jobs as there are frames in one round trip. Returns how many are settled: all up to
 // and including the first that the worker did not survive, at least one.
 size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
+  if (auto late = settled_outputs.FindLateWrite(*arena)) {
+    worker.reset();
+    settled_outputs.Forget();
+    jobs[0].result = Faulty(std::move(*late));
+    return 1;
+  }
   std::vector<PlacedCall> placed;
   for (size_t frame = 0; frame < std::min(jobs.size(), arena->frames()); ++frame)
     placed.push_back(arena->Place(*jobs[frame].call, frame, jobs[frame].fill));
   const int64_t id = next_id++;
   ++stats.round_trips;
+  const auto asked = Clock::now();
   // Where sending fails, the first wait finds the worker gone.
   worker->Send(RunRequest(id, placed), Clock::now() + CallDeadline());
   for (size_t i = 0; i < placed.size(); ++i) {
@@ -260,9 +222,19 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
       jobs[i].result = Faulty(ProtocolFault(reply.error()));
       return i + 1;
     }
-    settled = true;
+    NoteAnswer(asked);
     jobs[i].result = Judge(*arena, placed[i], *reply);
+    if (MayHarmOthers(jobs[i].result)) {
+      worker.reset();
+      return i + 1;
+    }
   }
+  // While one call was computed the kernel had no business with the outputs of those before it.
+  for (size_t i = 0; i < placed.size(); ++i)
+    if (!jobs[i].result.fault)
+      jobs[i].result.fault = FindLateWrite(*arena, placed[i], jobs[i].result.outputs);
+  settled_outputs.Keep(*arena, placed);
+  if (std::ranges::any_of(jobs.first(placed.size()), MayHarmOthers, &Job::result)) worker.reset();
   return placed.size();
 }
 
@@ -277,9 +249,91 @@ void KernelSession::Impl::RunJobs(std::span<Job> jobs) {
   if (!changed) return give_up(changed.error());
   if (*changed) addresses.clear();
   while (!jobs.empty()) {
+    if (interrupted) return give_up("interrupted");
     if (const auto error = MakeReady()) return give_up(*error);
     jobs = jobs.subspan(RunBatch(jobs));
   }
+}
+
+// Runs those calls again that seem to have left something unwritten, over another fill.
+void KernelSession::Impl::ConfirmWritten(std::span<const Call> calls,
+                                         std::vector<CallResult>* results) {
+  std::vector<Job> jobs;
+  std::vector<CallResult*> owners;  // of each job
+  for (size_t i = 0; i < calls.size(); ++i) {
+    CallResult& result = (*results)[i];
+    if (result.fault || result.status != CallStatus::kOk) continue;
+    if (!HasFillLeft(calls[i], result.outputs, kFirstFill)) continue;
+    jobs.push_back({&calls[i], kSecondFill, {}});
+    owners.push_back(&result);
+  }
+  RunJobs(jobs);
+  for (size_t j = 0; j < jobs.size(); ++j) Confirm(jobs[j], owners[j]);
+}
+
+// Where memory has grown and all went well, whether it grows with each call.
+void KernelSession::Impl::LookForLeak(std::span<const Call> calls,
+                                      std::vector<CallResult>* results) {
+  // Sanitizers keep freed memory, and so do languages that collect it later.
+  if (kSanitized || !spec.worker.empty() || calls.empty() || !worker) return;
+  const auto is_fine = [](const CallResult& result) {
+    return !result.fault && result.status == CallStatus::kOk;
+  };
+  if (!std::ranges::all_of(*results, is_fine) || !leaks.Suspects(stats.calls)) return;
+  const auto repeat = [&](int64_t times) {
+    std::vector<Job> jobs(static_cast<size_t>(times), Job{&calls[0], kFirstFill, {}});
+    RunJobs(jobs);
+    return std::ranges::all_of(jobs, is_fine, &Job::result);
+  };
+  if (auto fault = leaks.Examine(repeat)) results->front().fault = std::move(*fault);
+}
+
+// The answers to a run at once. A worker that does not survive it leaves every call with the fault,
+// for which of them it was nobody can say.
+std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<PlacedCall>& placed) {
+  const int64_t id = next_id++;
+  const milliseconds limit = CallDeadline() * static_cast<int64_t>(placed.size());
+  const auto all_with = [&](Fault fault) {
+    worker.reset();
+    return std::vector<CallResult>(placed.size(), Faulty(std::move(fault)));
+  };
+  ++stats.round_trips;
+  const auto asked = Clock::now();
+  worker->Send(RunRequest(id, placed, /*at_once=*/true), Clock::now() + limit);
+  std::vector<CallResult> results;
+  for (const PlacedCall& one : placed) {
+    std::string line;
+    const auto received = Receive(&line, limit);
+    ++stats.calls;
+    if (received != WorkerProcess::Received::kLine) {
+      PlacedCall all = one;  // the address of a stray access may be any call's
+      for (const PlacedCall& other : placed)
+        all.tensors.insert(all.tensors.end(), other.tensors.begin(), other.tensors.end());
+      return all_with(Autopsy(received, limit, all));
+    }
+    const auto reply = ParseCallReply(line, id, results.size());
+    if (!reply) return all_with(ProtocolFault(reply.error()));
+    NoteAnswer(asked);
+    results.push_back(Judge(*arena, one, *reply));
+  }
+  return results;
+}
+
+tl::expected<std::vector<CallResult>, Unable> KernelSession::Impl::RunAllAtOnce(
+    std::span<const Call> calls) {
+  std::vector<const Call*> fitted;
+  for (const Call& call : calls) fitted.push_back(&call);
+  const auto changed = arena->Fit(fitted);
+  if (!changed) return tl::unexpected(Unable{changed.error()});
+  if (*changed) addresses.clear();
+  if (arena->frames() < calls.size())
+    return tl::unexpected(Unable{"the calls are too large to be made at the same time"});
+  if (const auto error = MakeReady())
+    return std::vector<CallResult>(calls.size(), Faulty(ProtocolFault(*error)));
+  settled_outputs.Forget();
+  std::vector<PlacedCall> placed;
+  for (size_t i = 0; i < calls.size(); ++i) placed.push_back(arena->Place(calls[i], i, kFirstFill));
+  return JudgeAtOnce(placed);
 }
 
 KernelSession::KernelSession(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -287,14 +341,42 @@ KernelSession::~KernelSession() = default;
 
 tl::expected<std::unique_ptr<KernelSession>, std::string> KernelSession::Open(
     const KernelSpec& spec, const SessionOptions& options) {
+  auto opened = TryOpen(spec, options);
+  if (!opened) return tl::unexpected(opened.error().reason);
+  return std::move(*opened);
+}
+
+tl::expected<std::unique_ptr<KernelSession>, Unable> KernelSession::TryOpen(
+    const KernelSpec& spec, const SessionOptions& options) {
   std::error_code error;
   if (!std::filesystem::exists(spec.library, error))
-    return tl::unexpected(fmt::format("{}: no such file", spec.library));
+    return tl::unexpected(Unable{fmt::format("{}: no such file", spec.library)});
   auto arena = Arena::Create();
-  if (!arena) return tl::unexpected(arena.error());
+  if (!arena) return tl::unexpected(Unable{arena.error()});
   auto impl = std::make_unique<Impl>(spec, options, std::move(*arena));
-  if (const auto failed = impl->Start()) return tl::unexpected(*failed);
+  if (const auto failed = impl->Start()) return tl::unexpected(Unable{*failed, impl->died});
   return std::unique_ptr<KernelSession>(new KernelSession(std::move(impl)));
+}
+
+tl::expected<KernelSession*, Unable> KernelSession::WithThreads(int threads) {
+  if (threads == impl_->options.threads) return this;
+  if (!impl_->identity.takes_threads)
+    return tl::unexpected(Unable{"the kernel's worker hands it no thread count"});
+  auto found = impl_->siblings.find(threads);
+  if (found == impl_->siblings.end()) {
+    SessionOptions options = impl_->options;
+    options.threads = threads;
+    found = impl_->siblings.emplace(threads, TryOpen(impl_->spec, options)).first;
+  }
+  auto& sibling = found->second;
+  if (!sibling)
+    return tl::unexpected(
+        Unable{fmt::format("with {} threads: {}", threads, sibling.error().reason),
+               sibling.error().is_fault});
+  if ((*sibling)->identity().contract_json != impl_->identity.contract_json)
+    return tl::unexpected(
+        Unable{fmt::format("with {} threads the kernel has another contract", threads)});
+  return sibling->get();
 }
 
 const KernelIdentity& KernelSession::identity() const {
@@ -302,6 +384,11 @@ const KernelIdentity& KernelSession::identity() const {
 }
 const KernelSpec& KernelSession::spec() const {
   return impl_->spec;
+}
+bool KernelSession::interrupted() const {
+  return impl_->interrupted || std::ranges::any_of(impl_->siblings, [](const auto& sibling) {
+           return sibling.second.has_value() && (*sibling.second)->interrupted();
+         });
 }
 const SessionStats& KernelSession::stats() const {
   return impl_->stats;
@@ -311,33 +398,49 @@ std::vector<CallResult> KernelSession::Run(std::span<const Call> calls) {
   std::vector<CallResult> results(calls.size());
   std::vector<Job> jobs;
   std::vector<size_t> owners;  // the call of each job
-  const auto add = [&](size_t i, std::byte fill) {
-    jobs.push_back({&calls[i], fill, {}});
-    owners.push_back(i);
-  };
   for (size_t i = 0; i < calls.size(); ++i) {
-    if (const auto why = WhyMalformed(calls[i]))
+    if (const auto why = WhyMalformed(calls[i])) {
       results[i] = Faulty(ProtocolFault("the harness made a malformed call: " + *why));
-    else
-      add(i, kFirstFill);
+    } else {
+      jobs.push_back({&calls[i], kFirstFill, {}});
+      owners.push_back(i);
+    }
   }
   impl_->RunJobs(jobs);
   for (size_t j = 0; j < jobs.size(); ++j) results[owners[j]] = std::move(jobs[j].result);
+  impl_->ConfirmWritten(calls, &results);
+  impl_->LookForLeak(calls, &results);
+  return results;
+}
 
-  jobs.clear();
-  owners.clear();
-  for (size_t i = 0; i < calls.size(); ++i)
-    if (!results[i].fault && results[i].status == CallStatus::kOk &&
-        HasFillLeft(calls[i], results[i].outputs, kFirstFill))
-      add(i, kSecondFill);
-  impl_->RunJobs(jobs);
-  for (size_t j = 0; j < jobs.size(); ++j) Confirm(jobs[j], &results[owners[j]]);
+tl::expected<std::vector<CallResult>, Unable> KernelSession::RunAtOnce(
+    std::span<const Call> calls) {
+  if (!impl_->identity.can_run_at_once)
+    return tl::unexpected(Unable{"the kernel's worker computes one call at a time"});
+  for (const Call& call : calls)
+    if (WhyMalformed(call)) return Run(calls);  // which says so
+  const auto has_fault = [](const CallResult& result) { return result.fault.has_value(); };
+  auto results = impl_->RunAllAtOnce(calls);
+  if (!results) return results;
+  if (std::ranges::none_of(*results, has_fault)) {
+    impl_->ConfirmWritten(calls, &*results);
+    return results;
+  }
+  std::vector<CallResult> alone = Run(calls);
+  if (std::ranges::any_of(alone, has_fault)) return alone;
+  for (CallResult& result : *results)
+    if (result.fault)
+      result.fault->detail +=
+          fmt::format(" (while {} calls ran at once; none of them fails alone)", calls.size());
   return results;
 }
 
 std::string KernelSession::TakeOutput() {
   if (impl_->worker) impl_->worker->DrainOutput();
-  return impl_->printed.Take();
+  std::string output = impl_->printed.Take();
+  for (auto& [threads, sibling] : impl_->siblings)
+    if (sibling) output += (*sibling)->TakeOutput();
+  return output;
 }
 
 }  // namespace attest

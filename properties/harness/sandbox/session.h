@@ -6,6 +6,7 @@
 #ifndef ATTEST_HARNESS_SANDBOX_SESSION_H_
 #define ATTEST_HARNESS_SANDBOX_SESSION_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -36,19 +37,31 @@ tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text);
 std::vector<std::string> InstalledKernels();
 
 struct SessionOptions {
-  std::chrono::milliseconds deadline{
-      2000};  // per call; the first call of a worker gets ten times it
+  // Per call. Loading and the first call of the session get ten times it; the first call after a restart
+  // gets four times what that one took, if that is more.
+  std::chrono::milliseconds deadline{2000};
   uint64_t memory_limit_bytes = uint64_t{8} << 30;
   int threads = 1;
+  // Set from outside: no more waiting. See KernelSession::interrupted.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 struct KernelIdentity {
   std::string name;
   std::string version;
   std::string contract_json;
+  // What the worker can do beside computing call after call.
+  bool can_run_at_once = false;  // several calls at the same time
+  bool takes_threads = false;    // it hands SessionOptions::threads to the kernel
 };
 
-// Counters since the session opened; where the time goes.
+// Why a session cannot do what is asked of it.
+struct Unable {
+  std::string reason;     // one line
+  bool is_fault = false;  // the kernel crashed or hung over it
+};
+
+// Counters since the session opened, those of WithThreads not counted; where the time goes.
 struct SessionStats {
   int64_t calls = 0;
   int64_t round_trips = 0;
@@ -76,13 +89,30 @@ class KernelSession {
   // throws, never blocks longer than the deadlines.
   std::vector<CallResult> Run(std::span<const Call> calls);
 
+  // Runs the calls at the same time on the one kernel instance, a thread each, all of which have `size`
+  // times a call's deadline. Where one has a fault all are run again by Run: who fails alone fails so
+  // here, and if none does, the faults are of the calls at once and say so. Unable where the worker
+  // computes one call at a time, or the calls do not fit the arena side by side.
+  tl::expected<std::vector<CallResult>, Unable> RunAtOnce(std::span<const Call> calls);
+
+  // A session of the same kernel with so many threads (1 or more): this one, or one that is opened when
+  // first asked for and lives as long as this one. Unable where the kernel cannot be made with so many
+  // threads or has another contract then, or where its worker hands it no thread count.
+  tl::expected<KernelSession*, Unable> WithThreads(int threads);
+
+  // Whether SessionOptions::stop has cut a wait short, here or in a session of WithThreads. The results of
+  // that run and of later ones mean nothing.
+  bool interrupted() const;
+
   // What the kernel printed since the last call of this function (stdout and stderr, at most 64
-  // KiB).
+  // KiB of each worker).
   std::string TakeOutput();
 
  private:
   struct Impl;
   explicit KernelSession(std::unique_ptr<Impl> impl);
+  static tl::expected<std::unique_ptr<KernelSession>, Unable> TryOpen(
+      const KernelSpec& spec, const SessionOptions& options);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,5 +1,6 @@
 // Each misdeed of the hostile plug-in is found, and named by kind, tensor, element and distance.
 #include <attest/kernel.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,21 +52,21 @@ constexpr auto kBegin = Placement::kBegin;
 INSTANTIATE_TEST_SUITE_P(
     Misdeeds, PlacedFaultTest,
     ::testing::Values(
-        Misdeed{"overread",
+        Misdeed{"read-past",
                 kEnd,
                 FaultKind::kReadFault,
                 ATTEST_ROLE_K,
                 {1, 1, 3, 3},
                 4,
                 "read 4 bytes past the end of k, nearest to batch 1, head 1, key 3, lane 3"},
-        Misdeed{"far-overread",
+        Misdeed{"read-far-past",
                 kEnd,
                 FaultKind::kReadFault,
                 ATTEST_ROLE_K,
                 {1, 1, 3, 3},
                 40000,
                 "read 40000 bytes past the end of k, nearest to batch 1, head 1, key 3, lane 3"},
-        Misdeed{"underread",
+        Misdeed{"read-before",
                 kBegin,
                 FaultKind::kReadFault,
                 ATTEST_ROLE_K,
@@ -77,31 +78,31 @@ INSTANTIATE_TEST_SUITE_P(
                 kEnd,
                 FaultKind::kInputChanged,
                 ATTEST_ROLE_K,
-                {0, 0, 0, 3},
+                {1, 1, 3, 3},
                 0,
-                "wrote to the input k, batch 0, head 0, key 0, lane 3"},
+                "wrote to the input k, batch 1, head 1, key 3, lane 3"},
         Misdeed{"force-input",
                 kBegin,
                 FaultKind::kInputChanged,
                 ATTEST_ROLE_K,
-                {0, 0, 0, 3},
+                {1, 1, 3, 3},
                 0,
-                "changed the input k, batch 0, head 0, key 0, lane 3"},
-        Misdeed{"overwrite",
+                "changed the input k, batch 1, head 1, key 3, lane 3"},
+        Misdeed{"write-past",
                 kEnd,
                 FaultKind::kWriteFault,
                 ATTEST_ROLE_OUT,
                 {1, 1, 3, 3},
                 4,
                 "wrote 4 bytes past the end of out, nearest to batch 1, head 1, query 3, lane 3"},
-        Misdeed{"overwrite",
+        Misdeed{"write-past",
                 kBegin,
                 FaultKind::kStrayWrite,
                 ATTEST_ROLE_OUT,
                 {1, 1, 3, 3},
                 4,
                 "wrote 4 bytes past the end of out, nearest to batch 1, head 1, query 3, lane 3"},
-        Misdeed{"underwrite",
+        Misdeed{"write-before",
                 kEnd,
                 FaultKind::kStrayWrite,
                 ATTEST_ROLE_OUT,
@@ -109,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
                 -4,
                 "wrote 4 bytes before the beginning of out, nearest to batch 0, head 0, query 0, "
                 "lane 0"},
-        Misdeed{"underwrite",
+        Misdeed{"write-before",
                 kBegin,
                 FaultKind::kWriteFault,
                 ATTEST_ROLE_OUT,
@@ -154,8 +155,8 @@ TEST(SessionFaults, AWriteIntoAGapIsFoundBesideTheNearestElement) {
 TEST(SessionFaults, SlackThatAlignmentForcesIsReadableButNotWritable) {
   Call call = SmallCall();
   call.min_alignment = 512;  // 256 bytes of slack behind each tensor
-  EXPECT_FALSE(RunHostile("overread", call).fault);
-  const CallResult result = RunHostile("overwrite", call);
+  EXPECT_FALSE(RunHostile("read-past", call).fault);
+  const CallResult result = RunHostile("write-past", call);
   ASSERT_TRUE(result.fault);
   EXPECT_EQ(result.fault->kind, FaultKind::kStrayWrite);
   EXPECT_EQ(result.fault->distance_bytes, 4);
@@ -168,7 +169,7 @@ TEST(SessionFaults, AReadOfAnEmptyTensorIsCaught) {
   k.image.clear();
   for (const Placement placement : {kEnd, kBegin}) {
     call.placement = placement;
-    const CallResult result = RunHostile("overread", call);
+    const CallResult result = RunHostile("read-past", call);
     ASSERT_TRUE(result.fault);
     EXPECT_EQ(result.fault->detail, "read 4 bytes past k, which is empty");
     EXPECT_EQ(result.fault->role, ATTEST_ROLE_K);
@@ -195,7 +196,7 @@ TEST_P(PlainFaultTest, IsNamedByItsKind) {
 INSTANTIATE_TEST_SUITE_P(
     Misdeeds, PlainFaultTest,
     ::testing::Values(
-        Plain{"null-read", FaultKind::kReadFault, "read from address 0x0: a null pointer"},
+        Plain{"segfault", FaultKind::kReadFault, "read from address 0x0: a null pointer"},
         Plain{"wild-write", FaultKind::kWriteFault,
               "wrote to address 0x5a5a5a5a5000: outside every tensor"},
         Plain{"jump", FaultKind::kCrash, "jumped to address 0x1000"},
@@ -217,7 +218,78 @@ INSTANTIATE_TEST_SUITE_P(
         Plain{"fork-and-die", FaultKind::kCrash, "SIGABRT"},
         Plain{"garble", FaultKind::kProtocol, "the worker answered nonsense: \"garbage\""},
         Plain{"flood", FaultKind::kProtocol, "the worker sent an endless line"},
+        Plain{"close-control", FaultKind::kProtocol, "the worker could not answer"},
+        Plain{"fork", FaultKind::kLeftProcess, "left 1 forked process running"},
+        Plain{"fork-away", FaultKind::kLeftProcess, "left 1 forked process running"},
+        Plain{"fork-many", FaultKind::kLeftProcess, "left 8 forked processes running"},
+        Plain{"kill-parent", FaultKind::kCrash, "killed by SIGKILL"},
+        Plain{"kill-group", FaultKind::kCrash, "killed by SIGKILL"},
         Plain{"odd-status", FaultKind::kProtocol, "returned the unknown status 17"}));
+
+// q, k, v and every other role a dense tensor of 256 bytes, so that no slack hides anything.
+TEST(SessionFaults, AccessesBesideATensorAreNamedWhateverItsRole) {
+  Call call = SmallCall();
+  std::vector<int32_t> roles;
+  for (int32_t role = ATTEST_ROLE_MASK; role <= ATTEST_ROLE_RING_START; ++role)
+    roles.push_back(role);
+  for (int32_t role = ATTEST_ROLE_LSE; role <= ATTEST_ROLE_PRESENT_V; ++role) roles.push_back(role);
+  for (const int32_t role : roles) call.tensors.push_back(DenseTensor(role, {2, 2, 4, 4}));
+  for (const int32_t role : {ATTEST_ROLE_Q, ATTEST_ROLE_K, ATTEST_ROLE_V, ATTEST_ROLE_OUT})
+    roles.push_back(role);
+  for (const auto& [variant, placement] : {std::pair{"read-past", kEnd},
+                                           {"write-past", kEnd},
+                                           {"read-before", kBegin},
+                                           {"write-before", kBegin}}) {
+    call.placement = placement;
+    for (const int32_t role : roles) {
+      const CallResult result = RunHostile(fmt::format("{}?role={}", variant, role), call);
+      ASSERT_TRUE(result.fault) << variant << " " << role;
+      EXPECT_EQ(result.fault->role, role) << result.fault->detail;
+      EXPECT_EQ(result.fault->distance_bytes, placement == kEnd ? 4 : -4) << result.fault->detail;
+    }
+  }
+}
+
+TEST(SessionFaults, AThreadThatWritesAfterTheCallIsFound) {
+  const auto session = OpenHostile("write-later");
+  const std::vector<Call> calls(16, SmallCall());
+  bool is_found = false;
+  for (int round = 0; round < 200 && !is_found; ++round)
+    for (const CallResult& result : session->Run(calls))
+      is_found = is_found || (result.fault && result.fault->kind == FaultKind::kLateWrite);
+  EXPECT_TRUE(is_found);
+}
+
+TEST(SessionFaults, OnlyMemoryThatGrowsWithEachCallIsALeak) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
+  const std::vector<Call> calls(16, SmallCall());
+  for (const char* variant : {"leak", "leak?every=2", "ok"}) {
+    const auto session = OpenHostile(variant);
+    int faults = 0;
+    for (int round = 0; round < 12; ++round)
+      for (const CallResult& result : session->Run(calls)) {
+        faults += result.fault ? 1 : 0;
+        if (!result.fault) continue;
+        EXPECT_EQ(result.fault->kind, FaultKind::kLeak);
+        EXPECT_THAT(result.fault->detail, HasSubstr("bytes a call, over 96 calls alike"));
+      }
+    EXPECT_EQ(faults, std::string_view(variant) == "ok" ? 0 : 1) << variant;
+  }
+}
+
+TEST(SessionFaults, WhatACallScribblesOverIsNotTakenForTheLaterOnes) {
+  const auto session = OpenHostile("scribble?every=4");
+  Call call = SmallCall();
+  const std::vector<Call> calls(9, call);
+  const auto results = session->Run(calls);
+  // Which of a batch scribbled cannot be told, for all share the memory; but the last of these nine runs
+  // in a worker of its own.
+  EXPECT_FALSE(results.back().fault);
+  EXPECT_EQ(results.back().outputs.at(0), TensorOf(&call, ATTEST_ROLE_V).image);
+  EXPECT_TRUE(std::ranges::any_of(results, [](const CallResult& result) {
+    return result.fault && result.fault->kind == FaultKind::kInputChanged;
+  }));
+}
 
 TEST(SessionFaults, AMisalignedVectorAccessIsToldFromAWildPointerAsFarAsPossible) {
 #if defined(__x86_64__)
@@ -234,7 +306,7 @@ TEST(SessionFaults, PassingTheMemoryLimitIsNamedHoweverTheKernelTakesIt) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need unlimited address space";
   SessionOptions options;
   options.memory_limit_bytes = uint64_t{2} << 30;
-  for (const char* variant : {"bad-alloc", "malloc"}) {
+  for (const char* variant : {"allocate-on", "allocate-unchecked"}) {
     const CallResult result = RunHostile(variant, SmallCall(), options);
     ASSERT_TRUE(result.fault) << variant;
     EXPECT_EQ(result.fault->kind, FaultKind::kMemoryLimit) << result.fault->detail;
@@ -268,10 +340,23 @@ TEST(SessionFaults, TheArenaCannotBeShrunkUnderTheHarness) {
   EXPECT_FALSE(RunHostile("shrink-arena").fault);
 }
 
+TEST(SessionFaults, AnArenaThatTheKernelMadeLongerStillGrows) {
+  const auto session = OpenHostile("grow-arena");
+  for (const int64_t rows : {4, 100000}) {
+    Call call;
+    for (const int32_t role : {ATTEST_ROLE_V, ATTEST_ROLE_OUT})
+      call.tensors.push_back(DenseTensor(role, {1, 1, rows, 4}));
+    const CallResult result = session->Run({&call, 1}).front();
+    EXPECT_FALSE(result.fault) << result.fault->detail;
+  }
+}
+
 TEST(SessionFaults, ClosingEveryDescriptorIsAFaultAndNoMore) {
-  const CallResult result = RunHostile("close-all", SmallCall(), kImpatient);
-  ASSERT_TRUE(result.fault);
-  EXPECT_EQ(result.fault->kind, FaultKind::kProtocol);
+  for (const char* variant : {"close-and-wait", "close-all"}) {
+    const CallResult result = RunHostile(variant, SmallCall(), kImpatient);
+    ASSERT_TRUE(result.fault);
+    EXPECT_EQ(result.fault->kind, FaultKind::kProtocol);
+  }
 }
 
 TEST(SessionFaults, AForkThatReturnsDoesNotSpeak) {

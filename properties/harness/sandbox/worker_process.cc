@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,10 +14,16 @@
 #include <cerrno>
 #include <cstring>
 #include <initializer_list>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "properties/harness/sandbox/children.h"
+#include "properties/harness/sandbox/locate.h"
 
 namespace attest {
 namespace {
@@ -32,6 +39,12 @@ constexpr milliseconds kLookInterval{50};
 constexpr int kMaxDrainReads = 8;
 // Source descriptors are moved up here, out of the way of the numbers they get in the worker.
 constexpr int kFirstSourceFd = 10;
+// How long a guard may take to start the worker, on a busy machine.
+constexpr milliseconds kStartLimit{20000};
+// How long a guard may take to kill what is left, before it is taken for stopped.
+constexpr milliseconds kGuardLimit{3000};
+// Rounds of killing orphans, a millisecond apart.
+constexpr int kOrphanRounds = 3000;
 
 struct Ends {
   FileDescriptor ours, theirs;
@@ -55,12 +68,35 @@ Ends MakePipe(bool we_read) {
   return {std::move(ours), MoveUp(std::move(theirs))};
 }
 
-// When the last writer of the lifeline dies, the operating system signals the readers' owner: here
-// SIGKILL to the worker's whole group. (PR_SET_PDEATHSIG would also fire when merely the thread
-// that started the worker ends, and would spare what the kernel forked.)
-bool TieToOurLife(int read_end, pid_t group) {
-  return ::fcntl(read_end, F_SETSIG, SIGKILL) == 0 && ::fcntl(read_end, F_SETOWN, -group) == 0 &&
-         ::fcntl(read_end, F_SETFL, O_ASYNC) == 0;
+// The guards of this process that have not been reaped. Held locked while one is started, so that none
+// is taken for an orphan.
+struct Guards {
+  std::mutex mutex;
+  std::set<pid_t> pids;
+};
+Guards& TheGuards() {
+  static Guards guards;
+  return guards;
+}
+
+// Kills what has come to this process as its subreaper: children in a session other than its own that
+// are no guards. They are there only where a kernel has ended its guard.
+void EndOrphans() {
+  for (int round = 0; round < kOrphanRounds; ++round) {
+    std::vector<pid_t> orphans;
+    {
+      const std::lock_guard lock(TheGuards().mutex);
+      for (const pid_t child : ChildrenOf(::getpid())) {
+        const auto state = StateOf(child);
+        const bool is_ours = !state || state->session == ::getsid(0);
+        if (!is_ours && TheGuards().pids.count(child) == 0) orphans.push_back(child);
+      }
+    }
+    if (orphans.empty()) return;
+    for (const pid_t orphan : orphans) ::kill(orphan, SIGKILL);
+    std::this_thread::sleep_for(milliseconds{1});
+    for (const pid_t orphan : orphans) ::waitpid(orphan, nullptr, WNOHANG);
+  }
 }
 
 // posix_spawn's two objects, destroyed on every path.
@@ -79,9 +115,10 @@ struct SpawnPlan {
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 };
 
-// A session of its own (so that one kill reaches all forks), default signals, no other descriptors.
+// The guard, in a session of its own (so that no key pressed at a terminal reaches it), with default
+// signals and no other descriptors.
 int Spawn(std::vector<std::string> command, int control, int arena, int printed, int lifeline,
-          pid_t* pid) {
+          int report, pid_t* pid) {
   SpawnPlan plan;
   sigset_t all, none;
   ::sigfillset(&all);
@@ -91,17 +128,37 @@ int Spawn(std::vector<std::string> command, int control, int arena, int printed,
   ::posix_spawnattr_setflags(&plan.attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   ::posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
-  const std::array<std::pair<int, int>, 5> moves = {{{printed, 1},
+  const std::array<std::pair<int, int>, 6> moves = {{{printed, 1},
                                                      {printed, 2},
                                                      {control, kControlFd},
                                                      {arena, kArenaFd},
-                                                     {lifeline, kLifelineFd}}};
+                                                     {lifeline, kLifelineFd},
+                                                     {report, kGuardReportFd}}};
   for (const auto& [from, to] : moves) ::posix_spawn_file_actions_adddup2(&plan.actions, from, to);
-  ::posix_spawn_file_actions_addclosefrom_np(&plan.actions, kLifelineFd + 1);
+  ::posix_spawn_file_actions_addclosefrom_np(&plan.actions, kGuardReportFd + 1);
   std::vector<char*> argv;
   for (std::string& argument : command) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  return ::posix_spawnp(pid, argv[0], &plan.actions, &plan.attributes, argv.data(), environ);
+  const std::lock_guard lock(TheGuards().mutex);
+  const int error =
+      ::posix_spawn(pid, argv[0], &plan.actions, &plan.attributes, argv.data(), environ);
+  if (error == 0) TheGuards().pids.insert(*pid);
+  return error;
+}
+
+// The guard's next record; nullopt where there is none and the guard is gone, or none comes in time.
+template <typename Record>
+std::optional<Record> ReadRecord(int report, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  for (;;) {
+    Record record;
+    const ssize_t got = ::read(report, &record, sizeof record);  // so small a write is whole
+    if (got == sizeof record) return record;
+    if (got >= 0 || (errno != EAGAIN && errno != EINTR) || Clock::now() >= deadline)
+      return std::nullopt;
+    pollfd wait{report, POLLIN, 0};
+    ::poll(&wait, 1, static_cast<int>(kLookInterval.count()));
+  }
 }
 
 int PollTimeout(Clock::time_point deadline) {
@@ -121,12 +178,17 @@ std::string OutputTail::Take() {
   return std::exchange(text_, {});
 }
 
-WorkerProcess::WorkerProcess(pid_t pid, FileDescriptor control, FileDescriptor printed,
-                             FileDescriptor lifeline, OutputTail* output)
-    : pid_(pid),
-      control_(std::move(control)),
-      printed_(std::move(printed)),
-      lifeline_(std::move(lifeline)),
+// Our ends of what connects us.
+struct WorkerProcess::Pipes {
+  FileDescriptor control, printed, lifeline, report;
+};
+
+WorkerProcess::WorkerProcess(pid_t guard, Pipes pipes, OutputTail* output)
+    : guard_(guard),
+      control_(std::move(pipes.control)),
+      printed_(std::move(pipes.printed)),
+      lifeline_(std::move(pipes.lifeline)),
+      report_(std::move(pipes.report)),
       output_(output) {}
 
 tl::expected<std::unique_ptr<WorkerProcess>, std::string> WorkerProcess::Start(
@@ -134,23 +196,37 @@ tl::expected<std::unique_ptr<WorkerProcess>, std::string> WorkerProcess::Start(
   Ends control = MakeSocketPair();
   Ends printed = MakePipe(/*we_read=*/true);
   Ends lifeline = MakePipe(/*we_read=*/false);
+  Ends report = MakePipe(/*we_read=*/true);
   FileDescriptor arena(::fcntl(arena_fd, F_DUPFD_CLOEXEC, kFirstSourceFd));
-  for (const FileDescriptor* fd : {&control.ours, &control.theirs, &printed.ours, &printed.theirs,
-                                   &lifeline.ours, &lifeline.theirs, &arena})
+  for (const FileDescriptor* fd :
+       {&control.ours, &control.theirs, &printed.ours, &printed.theirs, &lifeline.ours,
+        &lifeline.theirs, &report.ours, &report.theirs, &arena})
     if (!fd->valid())
       return tl::unexpected(fmt::format("cannot start a worker process: no file descriptors: {}",
                                         std::strerror(errno)));
-  ::fcntl(printed.ours.get(), F_SETFL, O_NONBLOCK);
-  pid_t pid = -1;
-  const int error = Spawn(command, control.theirs.get(), arena.get(), printed.theirs.get(),
-                          lifeline.theirs.get(), &pid);
-  if (error != 0)
+  for (const FileDescriptor* fd : {&printed.ours, &report.ours})
+    ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::vector<std::string> guarded = command;
+  guarded.insert(guarded.begin(), GuardProgram().string());
+  const auto failed = [](const std::string& program, int error) {
     return tl::unexpected(
-        fmt::format("cannot start the worker {}: {}", command.front(), std::strerror(error)));
-  const bool tied = TieToOurLife(lifeline.theirs.get(), pid);
-  std::unique_ptr<WorkerProcess> worker(new WorkerProcess(
-      pid, std::move(control.ours), std::move(printed.ours), std::move(lifeline.ours), output));
-  if (!tied) return tl::unexpected(std::string("cannot tie the worker's life to this process"));
+        fmt::format("cannot start the worker {}: {}", program, std::strerror(error)));
+  };
+  pid_t pid = -1;
+  const int error = Spawn(guarded, control.theirs.get(), arena.get(), printed.theirs.get(),
+                          lifeline.theirs.get(), report.theirs.get(), &pid);
+  if (error != 0) return failed(guarded.front(), error);
+  std::unique_ptr<WorkerProcess> worker(
+      new WorkerProcess(pid,
+                        {std::move(control.ours), std::move(printed.ours), std::move(lifeline.ours),
+                         std::move(report.ours)},
+                        output));
+  report.theirs.Close();  // or the guard's end would not be seen
+  const auto started = ReadRecord<GuardStarted>(worker->report_.get(), kStartLimit);
+  if (!started) return failed(command.front(), ECHILD);
+  if (started->error != 0) return failed(command.front(), started->error);
+  worker->worker_ = started->worker;
   return worker;
 }
 
@@ -160,9 +236,9 @@ WorkerProcess::~WorkerProcess() {
 
 bool WorkerProcess::HasEnded() const {
   siginfo_t info{};
-  // Not reaped yet: the process id, and with it the group, stays ours until Bury.
-  const int rc = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-  return rc != 0 || info.si_pid == pid_;
+  // The guard ends when the worker has. Not reaped yet: its process id stays ours until Bury.
+  const int rc = ::waitid(P_PID, static_cast<id_t>(guard_), &info, WEXITED | WNOHANG | WNOWAIT);
+  return rc != 0 || info.si_pid == guard_;
 }
 
 bool WorkerProcess::Send(std::string line, Clock::time_point deadline) {
@@ -230,6 +306,23 @@ void WorkerProcess::DrainOutput() {
   }
 }
 
+// Waits until the guard has ended, by force where a kernel has stopped it. Its status, as waitpid gives.
+int WorkerProcess::WaitForGuard() {
+  const auto deadline = Clock::now() + kGuardLimit;
+  auto pause = std::chrono::microseconds{50};
+  while (!HasEnded() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds{2000});
+  }
+  if (!HasEnded()) ::kill(guard_, SIGKILL);
+  int status = 0;
+  while (::waitpid(guard_, &status, 0) < 0 && errno == EINTR) {
+  }
+  const std::lock_guard lock(TheGuards().mutex);
+  TheGuards().pids.erase(guard_);
+  return status;
+}
+
 Death WorkerProcess::Bury(milliseconds grace) {
   control_.Close();
   const auto deadline = Clock::now() + grace;
@@ -240,16 +333,17 @@ Death WorkerProcess::Bury(milliseconds grace) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds{2000});
   }
-  ::kill(-pid_, SIGKILL);
-  int status = 0;
-  pid_t reaped = -1;
-  do reaped = ::waitpid(pid_, &status, 0);
-  while (reaped < 0 && errno == EINTR);
+  lifeline_.Close();  // the guard kills now
+  int status = WaitForGuard();
+  if (const auto report = ReadRecord<GuardEnded>(report_.get(), milliseconds{0})) {
+    status = report->status;
+  } else {
+    EndOrphans();
+  }
   DrainOutput();
   buried_ = true;
   // A process that was dying when the kill came keeps its own cause of death.
-  const bool killed = !ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  if (killed || reaped != pid_) return {};
+  if (!ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) return {};
   if (WIFSIGNALED(status)) return {Death::Kind::kSignaled, WTERMSIG(status)};
   return {Death::Kind::kExited, WEXITSTATUS(status)};
 }

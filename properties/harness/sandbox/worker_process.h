@@ -1,6 +1,7 @@
 // The worker as an operating-system process: started with its file descriptors, spoken to in lines,
 // ended with everything it forked. Knows nothing of kernels or of what the lines say. Every wait
 // has a deadline, and what the worker prints is read while waiting, so that it can never block.
+// Between this process and the worker stands a guard (guard/main.cc), which outlives both.
 #ifndef ATTEST_HARNESS_SANDBOX_WORKER_PROCESS_H_
 #define ATTEST_HARNESS_SANDBOX_WORKER_PROCESS_H_
 
@@ -25,6 +26,19 @@ inline constexpr int kControlFd = 3;   // a stream socket: lines in both directi
 inline constexpr int kArenaFd = 4;     // the arena file
 inline constexpr int kLifelineFd = 5;  // to be left open: the harness's death kills through it
 
+// The exit code of attest_worker where it can neither read requests nor send answers any more.
+inline constexpr int kCannotAnswer = 70;
+
+// What the guard tells the harness, on a descriptor that the worker does not get: two records.
+inline constexpr int kGuardReportFd = 6;
+struct GuardStarted {
+  int error = 0;      // errno of a worker that could not be started; nothing follows it
+  pid_t worker = -1;  // its process
+};
+struct GuardEnded {
+  int status = 0;  // of the worker, as waitpid gives it; all else that came of it is dead too
+};
+
 // How a worker ended.
 struct Death {
   enum class Kind { kExited, kSignaled, kKilled };  // kKilled: by us, it had not ended by itself
@@ -48,10 +62,11 @@ class WorkerProcess {
   enum class Received { kLine, kTimeout, kGone, kOversized };
 
   // Starts `command`, a program (looked up in PATH unless it has a slash) and its arguments, with the
-  // arena as kArenaFd. What it prints goes to `output`, which must outlive the process.
+  // arena as kArenaFd. What it prints goes to `output`, which must outlive the process. Makes this
+  // process the subreaper of its descendants, for the rest of its life.
   static tl::expected<std::unique_ptr<WorkerProcess>, std::string> Start(
       const std::vector<std::string>& command, int arena_fd, OutputTail* output);
-  // Kills the worker's whole process group, if Bury has not been called.
+  // Kills the worker and all it forked, if Bury has not been called.
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -66,18 +81,23 @@ class WorkerProcess {
   void DrainOutput();
 
   // Closes the control socket, waits at most `grace` for the worker to end by itself, then kills
-  // what remains of its process group and reaps it.
+  // what remains of it and of what it forked.
   Death Bury(std::chrono::milliseconds grace);
 
+  // The worker's process; it may have ended.
+  pid_t pid() const { return worker_; }
+
  private:
-  WorkerProcess(pid_t pid, FileDescriptor control, FileDescriptor printed, FileDescriptor lifeline,
-                OutputTail* output);
+  struct Pipes;
+  WorkerProcess(pid_t guard, Pipes pipes, OutputTail* output);
   bool HasEnded() const;
+  int WaitForGuard();
   bool TakeLine(std::string* line);
   bool ReadControl();
 
-  pid_t pid_;
-  FileDescriptor control_, printed_, lifeline_;
+  pid_t guard_;
+  pid_t worker_ = -1;
+  FileDescriptor control_, printed_, lifeline_, report_;
   OutputTail* output_;
   std::string received_;
   bool buried_ = false;

@@ -63,6 +63,8 @@ constexpr CauseClass kCauseClasses[] = {
     {"lse-base", "the lse is a logarithm to another base"},
     {"lse-part", "the lse lacks its maximum, its sum or its sign"},
     {"empty-row", "a row that sees no key is not what the contract promises"},
+    {"padded-query-rows",
+     "rows beyond their query length, and they alone, are not what the contract promises"},
     {"hidden-nonfinite", "NaN or infinity in hidden data comes through"},
     // the rest
     {"constant-output", "out is one value everywhere"},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -76,6 +77,15 @@ bool OutputHolds(const Mismatch& m, const Row& row, const Output& output) {
   return OutputHolds(m, row, output, [](double) { return true; });
 }
 
+// A phrase without the words for whose vectors are misread: whether keys, values or both does not make
+// another fault of it.
+std::string EssenceOf(std::string phrase) {
+  for (const std::string_view word : {"keys and values", "keys", "values"}) {
+    for (size_t at; (at = phrase.find(word)) != phrase.npos;) phrase.erase(at, word.size());
+  }
+  return phrase;
+}
+
 // How well a hypothesis does on the rows tried; less is better, fields in order.
 struct Score {
   size_t unexplained = 0;   // wrong rows that it does not give
@@ -108,20 +118,47 @@ class Explainer {
     }
     ChooseRows();
     value_range_ = RangeOf(m_.inputs.v);
-    Explanation found = StrongSymptom(scene_, survey_, witness_);
-    if (found.phrase.empty() && !IsWrongAndANumber()) {
-      found = LooseLeak(scene_, survey_, witness_);
-    }
-    if (found.phrase.empty()) found = FeatureFault(m_, some_wrong_, some_right_);
-    if (found.phrase.empty()) {
-      found = HasPlainSoftmax(m_.problem) ? ByComputation() : ByNumerics();
-    }
-    if (found.phrase.empty()) found = WeakSymptom(scene_, survey_, witness_);
+    Explanation found = AreScoresAloneWrong() ? OfScores() : OfTheRow();
     if (!found.phrase.empty() && !survey_.reach.empty()) found.phrase += "; " + survey_.reach;
     return found;
   }
 
  private:
+  // Scores come by a path of their own, and no rule of rows says anything of them.
+  bool AreScoresAloneWrong() const {
+    return std::all_of(kOutputs.begin(), kOutputs.end(), [&](const Output& output) {
+      return (output.name == "scores") != OutputHolds(m_, witness_, output);
+    });
+  }
+
+  Explanation OfScores() const {
+    const Explanation found = ScoresFault(m_, some_wrong_, some_right_);
+    return found.phrase.empty() ? ByNumerics() : found;
+  }
+
+  // Arithmetic, which explains much, comes after every rule that gives half of the wrong rows.
+  Explanation OfTheRow() {
+    Explanation found = StrongSymptom(scene_, survey_, witness_);
+    if (found.phrase.empty() && !IsWrongAndANumber()) {
+      found = LooseLeak(scene_, survey_, witness_);
+    }
+    if (found.phrase.empty()) found = FeatureFault(m_, some_wrong_, some_right_);
+    std::vector<Fitting> fitting;
+    HypothesisBank bank(scene_, witness_), single_keys(scene_, witness_);
+    if (found.phrase.empty() && HasPlainSoftmax(m_.problem)) {
+      fitting = FittingRules(bank, single_keys);
+      if (!LeavesMostOver(fitting)) found = Phrase(fitting);
+    }
+    if (found.phrase.empty()) found = ByNumerics();
+    if (found.phrase.empty()) found = Phrase(fitting);
+    return found.phrase.empty() ? WeakSymptom(scene_, survey_, witness_) : found;
+  }
+
+  // Whether the best rule gives fewer than half of the wrong rows that it was tried on.
+  bool LeavesMostOver(const std::vector<Fitting>& fitting) const {
+    return !fitting.empty() && 2 * fitting.front().score.unexplained > some_wrong_.size();
+  }
+
   void ChooseRows() {
     const Problem& p = m_.problem;
     const int64_t cost = (p.kv_len + 1) * (p.head_dim + p.value_dim + 8);
@@ -133,29 +170,22 @@ class Explainer {
     some_right_ = Spread(inside, most);
   }
 
-  // By a faulty rule, or by wider arithmetic.
-  Explanation ByComputation() {
+  // The faulty rules that fit, best first; the hypotheses lie in the banks.
+  std::vector<Fitting> FittingRules(HypothesisBank& bank, HypothesisBank& single_keys) {
     true_rule_ = scene_.TrueRule(witness_);
-    HypothesisBank bank(scene_, witness_);
     AddVisibilityFaults(bank);
     AddSourceFaults(bank);
     AddSoftmaxFaults(bank);
     AddTileFaults(bank);
     std::vector<Fitting> fitting = FittingOf(bank);
     // One key is a cause of its own only where nothing says more.
-    HypothesisBank single_keys(scene_, witness_);
     if (fitting.empty() || fitting.front().score.unexplained > 0) {
       AddSingleKeyFaults(single_keys);
       const std::vector<Fitting> more = FittingOf(single_keys);
       fitting.insert(fitting.end(), more.begin(), more.end());
     }
     SortByScore(fitting);
-    // A rule that leaves wrong rows over is weaker evidence than arithmetic that covers them all.
-    if (fitting.empty() || fitting.front().score.unexplained > 0) {
-      Explanation numerics = ByNumerics();
-      if (!numerics.phrase.empty()) return numerics;
-    }
-    return Phrase(fitting);
+    return fitting;
   }
 
   // Equals stay in the order of the bank. (std::stable_sort is deprecated inside, says clang of g++'s.)
@@ -284,10 +314,12 @@ class Explainer {
   static Explanation Phrase(const std::vector<Fitting>& fitting) {
     if (fitting.empty()) return {};
     Explanation found{std::string(fitting.front().hypothesis->cause_class), {}};
-    size_t named = 0;
+    std::set<std::string> named;
     for (const Fitting& fit : fitting) {
-      if (fit.score != fitting.front().score || named == kNamedTogether) break;
-      found.phrase += (named++ == 0 ? "as if " : ", or ") + fit.hypothesis->phrase;
+      if (fit.score != fitting.front().score || named.size() == kNamedTogether) break;
+      const bool is_first = named.empty();
+      if (!named.insert(EssenceOf(fit.hypothesis->phrase)).second) continue;
+      found.phrase += (is_first ? "as if " : ", or ") + fit.hypothesis->phrase;
     }
     return found;
   }
@@ -295,7 +327,7 @@ class Explainer {
   Explanation ByNumerics() const {
     std::vector<Row> wrong = Spread(survey_.wrong, kRowsWidened);
     wrong.insert(wrong.begin(), witness_);
-    const std::string json = CoveringNumerics(m_, wrong);
+    const std::string json = CoveringNumerics(m_, survey_, wrong);
     if (json.empty()) return {};
     return {"numerics",
             fmt::format("outside the declared numerics; \"numerics\": {} would cover it", json)};

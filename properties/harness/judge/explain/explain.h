@@ -44,7 +44,8 @@ struct Mismatch {
 // The cause that fits the row `witness` of the outcome and, among such, most of the other wrong rows
 // while contradicting fewest right ones; the phrase says where the errors sit. `output` ("out" "lse"
 // "weights") is where the witness shows. Empty where the truth holds the witness's row, and where no
-// cause fits. Beside a softcap, sinks or dropout it looks at whole features only. Costs at most some thousand computations of one row.
+// cause fits. Beside a softcap, sinks or dropout, and where the scores output alone is wrong, it looks at whole
+// features only. Costs at most some thousand computations of one row.
 Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output);
 
 }  // namespace attest

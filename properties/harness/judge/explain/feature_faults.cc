@@ -60,6 +60,11 @@ std::vector<Change> NewerFeatures() {
       {"prefix-ignored", "as if the prefix lengths were ignored",
        [](const Problem& p) { return p.causal && p.prefix_lengths; },
        [](Problem& p, Inputs&, Semantics&) { p.prefix_lengths.reset(); }},
+  };
+}
+
+std::vector<Change> OtherModes() {
+  return {
       ScoresOf(ScoreMode::kRaw, "as if the raw scores were asked for"),
       ScoresOf(ScoreMode::kCapped, "as if the scores after the softcap were asked for"),
       ScoresOf(ScoreMode::kBiased, "as if the scores after bias and hiding were asked for"),
@@ -153,7 +158,7 @@ std::vector<Change> MisreadFeatures() {
 }
 
 // What rules of single rows find in a plain softmax, and find no more beside a softcap, a sink or
-// dropout.
+// dropout, or in scores.
 std::vector<Change> OlderFeatures() {
   return {
       {"causal-ignored", "as if the causal flag were ignored",
@@ -188,21 +193,53 @@ bool Gives(const Mismatch& m, const Change& change, const std::vector<Row>& wron
          std::all_of(right.begin(), right.end(), holds);
 }
 
-}  // namespace
+std::vector<Change> Scales() {
+  const auto is = [](std::string_view phrase, double (*scale)(const Problem&)) {
+    return Change{"scale", phrase, [=](const Problem& p) { return scale(p) != p.EffectiveScale(); },
+                  [=](Problem& p, Inputs&, Semantics&) { p.scale = scale(p); }};
+  };
+  return {is("as if the scale were left out", [](const Problem&) { return 1.0; }),
+          is("as if the scale were applied twice",
+             [](const Problem& p) { return p.EffectiveScale() * p.EffectiveScale(); })};
+}
 
-Explanation FeatureFault(const Mismatch& m, const std::vector<Row>& wrong,
-                         const std::vector<Row>& right) {
+void Append(std::vector<Change> more, std::vector<Change>& changes) {
+  for (Change& change : more) changes.push_back(std::move(change));
+}
+
+Explanation FirstThatGives(const Mismatch& m, const std::vector<Change>& changes,
+                           const std::vector<Row>& wrong, const std::vector<Row>& right) {
   if (ElementCount(m.problem.WeightsShape()) > kMostScores) return {};
-  std::vector<Change> changes = NewerFeatures();
-  for (Change& change : MisreadFeatures()) changes.push_back(std::move(change));
-  if (!HasPlainSoftmax(m.problem)) {
-    for (Change& change : OlderFeatures()) changes.push_back(std::move(change));
-  }
   for (const Change& change : changes) {
     if (!change.applies(m.problem) || !Gives(m, change, wrong, right)) continue;
     return {std::string(change.cause_class), std::string(change.phrase)};
   }
   return {};
+}
+
+}  // namespace
+
+Explanation FeatureFault(const Mismatch& m, const std::vector<Row>& wrong,
+                         const std::vector<Row>& right) {
+  std::vector<Change> changes = NewerFeatures();
+  Append(OtherModes(), changes);
+  Append(MisreadFeatures(), changes);
+  if (!HasPlainSoftmax(m.problem)) Append(OlderFeatures(), changes);
+  return FirstThatGives(m, changes, wrong, right);
+}
+
+Explanation ScoresFault(const Mismatch& m, const std::vector<Row>& wrong,
+                        const std::vector<Row>& right) {
+  Outcome scores;
+  scores.status = m.outcome.status;
+  scores.scores = m.outcome.scores;
+  const Mismatch alone{m.problem, m.inputs, m.reference, m.bound, scores, m.contract, m.is_packed};
+  std::vector<Change> changes = OtherModes();
+  Append(NewerFeatures(), changes);
+  Append(MisreadFeatures(), changes);
+  Append(OlderFeatures(), changes);
+  Append(Scales(), changes);
+  return FirstThatGives(alone, changes, wrong, right);
 }
 
 }  // namespace attest

@@ -15,6 +15,10 @@ namespace attest {
 Explanation FeatureFault(const Mismatch& mismatch, const std::vector<Row>& wrong,
                          const std::vector<Row>& right);
 
+// The same of the scores output alone, where it is wrong beside rows that are right.
+Explanation ScoresFault(const Mismatch& mismatch, const std::vector<Row>& wrong,
+                        const std::vector<Row>& right);
+
 }  // namespace attest
 
 #endif  // ATTEST_HARNESS_JUDGE_EXPLAIN_FEATURE_FAULTS_H_

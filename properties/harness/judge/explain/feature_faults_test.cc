@@ -90,6 +90,60 @@ TEST(FeatureFaultsTest, FeaturesThatAreIgnoredOrTakenOtherwiseAreNamed) {
   ExpectNamed(FeatureFaults());
 }
 
+// The scores alone are those of another problem; out and lse are right.
+FaultyKernel ScoresOnly(std::string_view cause_class, ScoreMode mode,
+                        std::function<void(Problem&)> set_up,
+                        std::function<void(Problem&)> change) {
+  return {cause_class,
+          [mode, set_up = std::move(set_up)](Problem& p) {
+            set_up(p);
+            p.want_scores = mode;
+          },
+          [change = std::move(change)](const Problem& p, const Inputs& inputs) {
+            Problem other = p;
+            change(other);
+            Outcome outcome = RoundedOutcome(p, inputs);
+            const Inputs of_other{inputs.q, inputs.k, inputs.v, other.bias ? inputs.bias : Array{}};
+            outcome.scores = RoundedOutcome(other, of_other).scores;
+            return outcome;
+          }};
+}
+
+TEST(FeatureFaultsTest, ScoresThatAloneAreWrongGetCausesOfTheirOwn) {
+  // Beside what makes every step another one.
+  const auto masked = [](Problem& p) {
+    Capped(p);
+    p.mask = RandomPlane(p);
+  };
+  const auto biased = [](Problem& p) {
+    Capped(p);
+    p.bias = RandomPlane(p);
+  };
+  using enum ScoreMode;
+  ExpectNamed({
+      ScoresOnly("scores-mode", kRaw, Capped, [](Problem& p) { p.want_scores = kCapped; }),
+      ScoresOnly(
+          "scale", kRaw, [](Problem&) {}, [](Problem& p) { p.scale = 1; }),
+      ScoresOnly("mask-ignored", kBiased, masked, [](Problem& p) { p.mask.reset(); }),
+      ScoresOnly("bias-ignored", kBiased, biased, [](Problem& p) { p.bias.reset(); }),
+      ScoresOnly("causal-ignored", kWeights, Sunk, [](Problem& p) { p.causal = false; }),
+  });
+}
+
+// A rule of rows says nothing of scores, whatever it makes of the rest.
+TEST(FeatureFaultsTest, ScoresThatNothingExplainsGetNoCause) {
+  for (const ScoreMode mode :
+       {ScoreMode::kRaw, ScoreMode::kCapped, ScoreMode::kBiased, ScoreMode::kWeights}) {
+    Problem p = OpenProblem();
+    p.want_scores = mode;
+    const Inputs inputs = InputsOf(p);
+    Outcome outcome = RoundedOutcome(p, inputs);
+    for (size_t n = 0; n < outcome.scores.values.size(); n += 3) outcome.scores.values[n] += 0.5;
+    const Explanation found = Shown(p, inputs, outcome).Explain();
+    EXPECT_EQ(found.phrase, "") << found.cause_class;
+  }
+}
+
 TEST(FeatureFaultsTest, NothingIsNamedWhereOneRowContradicts) {
   Problem p = OpenProblem();
   Sunk(p);

@@ -7,27 +7,10 @@
 
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
-#include "properties/harness/judge/padding.h"
 #include "properties/harness/judge/tally.h"
 
 namespace attest {
 namespace {
-
-// The largest error of the row in units of `numbers`.
-double WorstRatio(const Mismatch& m, const Row& row, const RowNumbers& numbers) {
-  double worst = 0;
-  for (const Output& output : kOutputs) {
-    const Array& observed = m.outcome.*output.observed;
-    if (observed.empty()) continue;
-    const Array& expected = m.reference.*output.expected;
-    for (int64_t lane = 0; lane < observed.shape[3]; ++lane) {
-      const size_t at = expected.Index(row.batch, row.head, row.query, lane);
-      worst = std::max(
-          worst, Ratio(observed.values[at], expected.values[at], output.number(numbers, lane)));
-    }
-  }
-  return worst;
-}
 
 bool HoldsConstant(const Array& observed, const Row& row, std::optional<double> promised) {
   if (!promised || observed.empty()) return true;
@@ -113,8 +96,23 @@ std::string DescribeReach(const Survey& survey) {
 
 }  // namespace
 
+double WorstRatio(const Mismatch& m, const Row& row, const RowNumbers& numbers) {
+  double worst = 0;
+  for (const Output& output : kOutputs) {
+    const Array& observed = m.outcome.*output.observed;
+    if (observed.empty()) continue;
+    const Array& expected = m.reference.*output.expected;
+    for (int64_t lane = 0; lane < observed.shape[3]; ++lane) {
+      const size_t at = expected.Index(row.batch, row.head, row.query, lane);
+      worst = std::max(
+          worst, Ratio(observed.values[at], expected.values[at], output.number(numbers, lane)));
+    }
+  }
+  return worst;
+}
+
 bool RowIsJudged(const Mismatch& m, const Row& row) {
-  if (PaddingDueOf(m.problem, m.is_packed, m.contract, row) != PaddingDue::kAsAnyRow) return false;
+  if (IsPaddedQuery(m.problem, row)) return false;  // a claim of its own
   if (m.bound.IsUnconstrained(row)) return false;
   return IsEmptyRow(m.problem, row) || m.contract.visible_nan_propagates || !ExpectsNan(m, row);
 }

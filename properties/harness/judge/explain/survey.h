@@ -32,7 +32,10 @@ Survey TakeSurvey(const Mismatch& mismatch);
 // the mismatch's own.
 bool RowHolds(const Mismatch& mismatch, const Row& row, ErrorBound& bound);
 
-// Whether anything at all is promised of the row.
+// The largest error of the row in units of `numbers`.
+double WorstRatio(const Mismatch& mismatch, const Row& row, const RowNumbers& numbers);
+
+// Whether anything at all is promised of the row. Padding has a claim of its own, and is not.
 bool RowIsJudged(const Mismatch& mismatch, const Row& row);
 
 }  // namespace attest

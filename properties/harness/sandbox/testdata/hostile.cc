@@ -1,28 +1,22 @@
-// A kernel for the sandbox's own tests: copies v to out, and misbehaves as its variant says. It
-// takes any shapes; q, k, v and out are f32. Tensors are as large as the test makes them.
+// A kernel for the sandbox's own tests: copies v to out, whatever the shapes, with a misdeed of
+// impl/mutants/hostile.h around it; and some oddities that only these tests need. q, k, v and out
+// are f32.
 #include <attest/kernel.h>
-#include <fenv.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
+#include <map>
 #include <stdexcept>
 #include <string>
-#include <vector>
+
+#include "impl/mutants/hostile.h"
 
 namespace {
-
-volatile float g_sink;
-float* volatile g_null = nullptr;  // volatile: or the compiler would know
 
 const DLTensor* Find(const attest_call& call, int32_t role) {
   for (uint32_t i = 0; i < call.num_arguments; ++i)
@@ -50,229 +44,148 @@ void Write(const DLTensor* out, float value) {
           Data(out)[a * s[0] + b * s[1] + c * s[2] + d * s[3]] = value;
 }
 
-__attribute__((noinline)) int Recurse(int depth) {
-  volatile char frame[512];
-  frame[0] = static_cast<char>(depth);
-  return depth < 0 ? 0 : Recurse(depth + 1) + frame[0];
-}
-
-#if defined(__x86_64__)
-void FlushToZero() {
-  _mm_setcsr(_mm_getcsr() | 0x8040);
-}
-void LoadMisaligned(char* data) {
-  __asm__ volatile("movaps %0, %%xmm0" : : "m"(data[4]) : "xmm0");
-}
-#else
-void FlushToZero() {
-  uint64_t control;
-  __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-  __asm__ volatile("msr fpcr, %0" : : "r"(control | (uint64_t{1} << 24)));
-}
-void LoadMisaligned(char*) {}  // arm64 allows it
-#endif
-
-struct Hostile {
-  std::string variant;
+struct Kernel {
+  std::string oddity;  // or empty
+  attest::Hostile hostile;
   int calls = 0;
 };
 
-struct Arguments {
-  const DLTensor *q, *k, *v, *out;
-};
-
-using Misdeed = void (*)(const Arguments&, Hostile&);
-struct Variant {
-  const char* name;
-  Misdeed act;  // before the outputs are written
-};
-
-void WriteNothing(const Arguments&, Hostile&) {
-  pause();
+attest_status Copy(const attest_call& call) {
+  const DLTensor *v = Find(call, ATTEST_ROLE_V), *out = Find(call, ATTEST_ROLE_OUT);
+  if (out == nullptr) return ATTEST_OK;
+  if (v != nullptr && v->ndim == 4 && Count(v) == Count(out))
+    std::memcpy(out->data, v->data, static_cast<std::size_t>(Count(out)) * sizeof(float));
+  else if (out->ndim == 4)
+    Write(out, 0.5f);
+  return ATTEST_OK;
 }
 
-const Variant kVariants[] = {
-    {"ok", [](const Arguments&, Hostile&) {}},
-    {"null-read", [](const Arguments&, Hostile&) { g_sink = *g_null; }},
-    {"wild-write",
-     [](const Arguments&, Hostile&) { *reinterpret_cast<volatile int*>(0x5a5a5a5a5000) = 1; }},
-    {"jump", [](const Arguments&, Hostile&) { reinterpret_cast<void (*)()>(uintptr_t{0x1000})(); }},
-    {"overread", [](const Arguments& a, Hostile&) { g_sink = Data(a.k)[Count(a.k)]; }},
-    {"far-overread", [](const Arguments& a, Hostile&) { g_sink = Data(a.k)[Count(a.k) + 9999]; }},
-    {"underread", [](const Arguments& a, Hostile&) { g_sink = Data(a.k)[-1]; }},
-    {"write-input", [](const Arguments& a, Hostile&) { Data(a.k)[3] = 1; }},
-    {"force-input",
-     [](const Arguments& a, Hostile&) {
-       void* page =
-           reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(a.k->data) & ~uintptr_t{4095});
-       mprotect(page, 4096, PROT_READ | PROT_WRITE);
-       Data(a.k)[3] += 1;
-     }},
-    {"overwrite", [](const Arguments& a, Hostile&) { Data(a.out)[Count(a.out)] = 1; }},
-    {"underwrite", [](const Arguments& a, Hostile&) { Data(a.out)[-1] = 1; }},
-    {"write-gap", [](const Arguments& a, Hostile&) { Data(a.out)[a.out->shape[3]] = 1; }},
-    {"misaligned",
-     [](const Arguments& a, Hostile&) { LoadMisaligned(static_cast<char*>(a.q->data)); }},
-    {"exit", [](const Arguments&, Hostile&) { std::exit(7); }},
-    {"abort", [](const Arguments&, Hostile&) { std::abort(); }},
-    {"hang",
-     [](const Arguments&, Hostile&) {
-       for (;;) pause();
-     }},
-    {"hang-deaf",
-     [](const Arguments&, Hostile&) {
-       signal(SIGTERM, SIG_IGN);
-       for (;;) g_sink = 1;
-     }},
-    {"stack-overflow", [](const Arguments&, Hostile&) { g_sink = static_cast<float>(Recurse(1)); }},
-    {"print",
-     [](const Arguments&, Hostile&) {
-       std::puts("hello from the kernel");
-       std::fputs("and from stderr", stderr);
-     }},
-    {"endless-print",
-     [](const Arguments&, Hostile&) {
-       for (;;) std::puts("all work and no play");
-     }},
-    {"flush-to-zero", [](const Arguments&, Hostile&) { FlushToZero(); }},
-    {"rounding", [](const Arguments&, Hostile&) { fesetround(FE_UPWARD); }},
-    {"throw", [](const Arguments&, Hostile&) { throw std::runtime_error("not caught\ninside"); }},
-    {"throw-int", [](const Arguments&, Hostile&) { throw 7; }},
-    {"bad-alloc",
-     [](const Arguments&, Hostile&) {
-       std::vector<char*> kept;
-       for (;;) kept.push_back(new char[std::size_t{64} << 20]);
-     }},
-    {"malloc",
-     [](const Arguments&, Hostile&) {
-       for (;;) *static_cast<volatile char*>(std::malloc(std::size_t{64} << 20)) = 1;
-     }},
-    {"fork",
-     [](const Arguments&, Hostile&) {
-       if (fork() == 0)
-         for (;;) pause();
-     }},
-    {"fork-and-die",
-     [](const Arguments&, Hostile&) {
-       if (fork() == 0)
-         for (;;) pause();
-       std::abort();
-     }},
-    {"fork-and-return", [](const Arguments&, Hostile&) { fork(); }},
-    {"garble",
-     [](const Arguments&, Hostile&) {
-       if (write(3, "garbage\n", 8) != 8) abort();
-     }},
-    {"flood",
-     [](const Arguments&, Hostile&) {
-       const std::string flood(std::size_t{1} << 16, 'x');
-       while (write(3, flood.data(), flood.size()) > 0) {
-       }
-     }},
-    {"close-all",
-     [](const Arguments&, Hostile&) {
-       for (int fd = 0; fd < 64; ++fd) close(fd);
-       pause();
-     }},
-    {"shrink-arena",
-     [](const Arguments&, Hostile&) {
-       if (ftruncate(4, 0) == 0) pause();
-     }},
-    {"raise", [](const Arguments&, Hostile&) { raise(SIGSEGV); }},
-    {"divide", [](const Arguments&, Hostile&) { raise(SIGFPE); }},
-    {"thread-exit", [](const Arguments&, Hostile&) { pthread_exit(nullptr); }},
-    // what is done with the outputs: see Forward
-    {"skip-row", [](const Arguments&, Hostile&) {}},
-    {"skip-out", [](const Arguments&, Hostile&) {}},
-    {"nan-bits", [](const Arguments&, Hostile&) {}},
-    {"unsupported", [](const Arguments&, Hostile&) {}},
-    {"needs-bytes", [](const Arguments&, Hostile&) {}},
-    {"odd-status", [](const Arguments&, Hostile&) {}},
-    {"count-calls", [](const Arguments&, Hostile&) {}},
-    {"fault-on-third",
-     [](const Arguments&, Hostile& h) {
-       if (h.calls == 3) std::abort();
-     }},
-    // misdeeds chosen by the first value of q, so that one batch holds several
+// A misdeed chosen by the first value of q, so that one batch holds several.
+void ActByValue(attest_call& call) {
+  static const std::map<int, const char*> kMisdeeds = {
+      {1, "read-past"}, {2, "exit"}, {3, "hang"}, {4, "abort"}};
+  const DLTensor* q = Find(call, ATTEST_ROLE_Q);
+  const auto found = kMisdeeds.find(q == nullptr ? 0 : static_cast<int>(Data(q)[0]));
+  attest::HostileState state;
+  if (found != kMisdeeds.end()) attest::FindMisdeed(found->second)->before(call, state);
+}
+
+// The most calls that were in flight while this one was, for long enough to be met.
+int CallsAtOnce() {
+  static std::atomic<int> in_flight;
+  ++in_flight;
+  int most = 1;
+  for (int wait = 0; wait < 30; ++wait) {
+    most = std::max(most, in_flight.load());
+    usleep(1000);
+  }
+  --in_flight;
+  return most;
+}
+
+using Oddity = attest_status (*)(attest_call& call, Kernel& kernel);
+const std::map<std::string, Oddity> kOddities = {
+    {"ok", [](attest_call& call, Kernel&) { return Copy(call); }},
     {"by-value",
-     [](const Arguments& a, Hostile& h) {
-       if (a.q == nullptr || Count(a.q) == 0) return;
-       const int which = static_cast<int>(Data(a.q)[0]);
-       if (which == 1) g_sink = Data(a.k)[Count(a.k)];
-       if (which == 2) std::exit(2);
-       if (which == 3) WriteNothing(a, h);
-       if (which == 4) std::abort();
+     [](attest_call& call, Kernel&) {
+       ActByValue(call);
+       return Copy(call);
      }},
+    {"nan-bits",
+     [](attest_call& call, Kernel&) {
+       Copy(call);
+       std::memset(Find(call, ATTEST_ROLE_OUT)->data, 0xFF, 8);
+       return ATTEST_OK;
+     }},
+    {"count-calls",
+     [](attest_call& call, Kernel& kernel) {
+       Copy(call);
+       Data(Find(call, ATTEST_ROLE_OUT))[0] = static_cast<float>(kernel.calls);
+       return ATTEST_OK;
+     }},
+    {"unsupported",
+     [](attest_call& call, Kernel&) {
+       std::snprintf(call.message, call.message_size, "not on\nTuesdays \xff");
+       return ATTEST_UNSUPPORTED;
+     }},
+    // k has to be 8-bit unsigned, as fp8 and booleans are
+    {"needs-bytes",
+     [](attest_call& call, Kernel&) {
+       const DLDataType k = Find(call, ATTEST_ROLE_K)->dtype;
+       return k.code == kDLUInt && k.bits == 8 ? Copy(call) : ATTEST_UNSUPPORTED;
+     }},
+    {"close-and-wait",
+     [](attest_call&, Kernel&) {
+       for (int fd = 0; fd < 64; ++fd) close(fd);
+       for (;;) pause();
+       return ATTEST_OK;
+     }},
+    {"no-contract", [](attest_call& call, Kernel&) { return Copy(call); }},
+    // how many calls were computed at the same time
+    {"count-at-once",
+     [](attest_call& call, Kernel&) {
+       Copy(call);
+       Data(Find(call, ATTEST_ROLE_OUT))[0] = static_cast<float>(CallsAtOnce());
+       return ATTEST_OK;
+     }},
+    {"die-at-once",
+     [](attest_call& call, Kernel&) {
+       if (CallsAtOnce() > 1) Data(Find(call, ATTEST_ROLE_K))[Count(Find(call, ATTEST_ROLE_K))] = 1;
+       return Copy(call);
+     }},
+    {"hang-at-once",
+     [](attest_call& call, Kernel&) {
+       while (CallsAtOnce() > 1) pause();
+       return Copy(call);
+     }},
+    {"end-thread",
+     [](attest_call& call, Kernel&) {
+       if (getpid() != gettid()) pthread_exit(nullptr);
+       return Copy(call);
+     }},
+    {"not-with-two-threads", [](attest_call& call, Kernel&) { return Copy(call); }},
+    {"die-with-two-threads", [](attest_call& call, Kernel&) { return Copy(call); }},
 };
 
-attest_status Create(const attest_create_info* info, void** kernel) {
-  std::string variant = "ok";
-  for (uint32_t i = 0; i < info->num_options; ++i) {
-    const std::string key = info->options[i].key;
-    if (key == "variant") variant = info->options[i].value;
-  }
+void ActWhileLoading(const std::string& variant) {
   if (variant == "die-loading") std::abort();
   if (variant == "hang-loading")
     for (;;) pause();
   if (variant == "exit-loading") _exit(5);
   if (variant == "throw-loading") throw std::runtime_error("no luck");
-  bool known = variant == "no-contract";
-  for (const Variant& v : kVariants) known = known || variant == v.name;
-  if (!known) {
+}
+
+attest_status Create(const attest_create_info* info, void** kernel) {
+  const std::string variant = info->num_options > 0 ? info->options[0].value : "ok";
+  ActWhileLoading(variant);
+  if (info->threads == 2 && variant == "die-with-two-threads") std::abort();
+  if (info->threads == 2 && variant == "not-with-two-threads") return ATTEST_UNSUPPORTED;
+  auto* made = new Kernel;
+  if (kOddities.count(variant) != 0) {
+    made->oddity = variant;
+  } else if (const auto error = attest::Hostile::Read(*info, &made->hostile)) {
     std::snprintf(info->message, info->message_size, "no variant %s\nhere", variant.c_str());
+    delete made;
     return ATTEST_INVALID_ARGUMENT;
   }
-  *kernel = new Hostile{variant};
+  *kernel = made;
   return ATTEST_OK;
 }
 
 const char* Contract(void* kernel) {
-  if (static_cast<Hostile*>(kernel)->variant == "no-contract") return nullptr;
+  if (static_cast<Kernel*>(kernel)->oddity == "no-contract") return nullptr;
   return "{\"contract\": \"attest-1\"}";
 }
 
-void Copy(const Arguments& a) {
-  if (a.v != nullptr && a.v->ndim == 4 && Count(a.v) == Count(a.out))
-    std::memcpy(a.out->data, a.v->data, static_cast<std::size_t>(Count(a.out)) * sizeof(float));
-  else if (a.out->ndim == 4)
-    Write(a.out, 0.5f);
-}
-
 attest_status Forward(void* kernel, attest_call* call) {
-  Hostile& hostile = *static_cast<Hostile*>(kernel);
-  ++hostile.calls;
-  const Arguments a{Find(*call, ATTEST_ROLE_Q), Find(*call, ATTEST_ROLE_K),
-                    Find(*call, ATTEST_ROLE_V), Find(*call, ATTEST_ROLE_OUT)};
-  for (const Variant& v : kVariants)
-    if (hostile.variant == v.name) v.act(a, hostile);
-  if (hostile.variant == "unsupported") {
-    std::snprintf(call->message, call->message_size, "not on\nTuesdays \xff");
-    return ATTEST_UNSUPPORTED;
-  }
-  // k has to be 8-bit unsigned, as fp8 and booleans are
-  if (hostile.variant == "needs-bytes" && (a.k->dtype.code != kDLUInt || a.k->dtype.bits != 8))
-    return ATTEST_UNSUPPORTED;
-  if (hostile.variant == "odd-status") return static_cast<attest_status>(17);
-  if (hostile.variant == "skip-out" || a.out == nullptr) return ATTEST_OK;
-  Copy(a);
-  if (hostile.variant == "nan-bits") std::memset(a.out->data, 0xFF, 8);
-  if (hostile.variant == "count-calls") Data(a.out)[0] = static_cast<float>(hostile.calls);
-  return ATTEST_OK;
-}
-
-// "skip-row" leaves query row 1 of the first head as it was.
-attest_status ForwardButARow(void* kernel, attest_call* call) {
-  const DLTensor* out = Find(*call, ATTEST_ROLE_OUT);
-  if (static_cast<Hostile*>(kernel)->variant != "skip-row") return Forward(kernel, call);
-  const auto lane = static_cast<std::size_t>(out->shape[3]);
-  std::vector<float> before(Data(out) + lane, Data(out) + 2 * lane);
-  const attest_status status = Forward(kernel, call);
-  std::memcpy(Data(out) + lane, before.data(), lane * sizeof(float));
-  return status;
+  Kernel& self = *static_cast<Kernel*>(kernel);
+  ++self.calls;
+  if (!self.oddity.empty()) return kOddities.at(self.oddity)(*call, self);
+  return self.hostile.Forward(*call, [&] { return Copy(*call); });
 }
 
 void Destroy(void* kernel) {
-  delete static_cast<Hostile*>(kernel);
+  delete static_cast<Kernel*>(kernel);
 }
 
 }  // namespace
@@ -284,7 +197,7 @@ extern "C" ATTEST_EXPORT const attest_kernel_table* attest_kernel(void) {
                                             "1",
                                             Create,
                                             Contract,
-                                            ForwardButARow,
+                                            Forward,
                                             nullptr,
                                             Destroy,
                                             nullptr,

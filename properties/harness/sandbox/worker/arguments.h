@@ -17,7 +17,7 @@ namespace attest {
 
 class Arguments {
  public:
-  // Throws std::exception where `call` is not as PROTOCOL.md says: the server answers that.
+  // Throws std::exception where `call` is not as impl/abi/PROTOCOL.md says: the server answers that.
   Arguments(const nlohmann::json& call, const SlotMap& slots);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;

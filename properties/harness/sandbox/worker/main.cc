@@ -1,5 +1,5 @@
 // attest_worker: the process in which a kernel runs. attest starts it, with the descriptors and the
-// protocol that ../PROTOCOL.md describes; it is of no use on its own.
+// protocol that impl/abi/PROTOCOL.md describes; it is of no use on its own.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -46,5 +46,5 @@ int main() {
   attest::InstallCrashHandler(note);
   const bool served = attest::Server(attest::kControlFd, attest::kArenaFd, note).Serve();
   // exit, not _exit: coverage counts are written there.
-  std::exit(served ? 0 : 70);
+  std::exit(served ? 0 : attest::kCannotAnswer);
 }

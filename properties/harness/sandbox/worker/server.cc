@@ -9,16 +9,20 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "properties/harness/sandbox/sanitized.h"
-#include "properties/harness/sandbox/worker/arguments.h"
+#include "properties/harness/sandbox/worker/start_line.h"
 
 namespace attest {
 namespace {
@@ -142,7 +146,9 @@ bool Server::Load(const json& request, int64_t id) {
   return Reply(Dump({{"id", id},
                      {"name", plugin_.table->name},
                      {"version", plugin_.table->version},
-                     {"contract", plugin_.contract}}));
+                     {"contract", plugin_.contract},
+                     {"concurrent", true},
+                     {"threads", true}}));
 }
 
 bool Server::Map(const json& request, int64_t id) {
@@ -160,35 +166,84 @@ bool Server::Map(const json& request, int64_t id) {
 
 bool Server::Run(const json& request, int64_t id) {
   if (plugin_.table == nullptr) return ReplyError(id, "no kernel is loaded");
-  size_t index = 0;
-  for (const json& call : request.at("calls"))
-    if (!RunCall(call, id, index++)) return false;
+  const json& calls = request.at("calls");
+  if (request.value("concurrent", false)) {
+    if (!RunAtOnce(calls, id)) return false;
+  } else {
+    size_t index = 0;
+    for (const json& call : calls)
+      if (!RunCall(call, id, index++)) return false;
+  }
   std::fflush(stdout);
   return true;
 }
 
 bool Server::RunCall(const json& call, int64_t id, size_t index) {
   Arguments arguments(call, slots_);
-  attest_status returned = ATTEST_FAILED;
   note_->in_call = 1;
+  Computed computed = Compute(arguments);
+  note_->in_call = 0;
+  computed.left_processes = forks_.CountNew();
+  return ReplyToCall(id, index, arguments, computed);
+}
+
+bool Server::RunAtOnce(const json& calls, int64_t id) {
+  std::vector<std::unique_ptr<Arguments>> arguments;
+  for (const json& call : calls) arguments.push_back(std::make_unique<Arguments>(call, slots_));
+  // What stays of a call whose thread the kernel has ended.
+  const Computed ended{ATTEST_FAILED, "", true, false, "the end of the calling thread"};
+  std::vector<Computed> computed(arguments.size(), ended);
+  StartLine line(arguments.size());
+  note_->in_call = 1;
+  {
+    std::vector<std::jthread> threads;  // joined at the end of the block, whatever happens in it
+    try {
+      for (size_t i = 0; i < arguments.size(); ++i)
+        threads.emplace_back([&, i] {
+          if (line.Wait()) computed[i] = Compute(*arguments[i]);
+        });
+    } catch (const std::system_error&) {
+      line.CallOff();
+      note_->in_call = 0;
+      throw;
+    }
+  }
+  note_->in_call = 0;
+  if (!computed.empty()) computed.back().left_processes = forks_.CountNew();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (!ReplyToCall(id, i, *arguments[i], computed[i])) return false;
+  return true;
+}
+
+// Calls the kernel. On any thread: a thread begins with the floating-point environment of the one that
+// made it, and changes its own alone.
+Computed Server::Compute(Arguments& arguments) const {
+  attest_status returned = ATTEST_FAILED;
   const Thrown thrown =
       Guarded([&] { returned = plugin_.table->forward(plugin_.kernel, arguments.call()); });
   // A fork that came back instead of the worker, or beside it: it must not speak.
   if (::getpid() != pid_) ::_exit(0);
-  note_->in_call = 0;
-  const int status = NumberOf(returned);
-  std::string changed;
-  if (const FloatEnvironment after = ReadFloatEnvironment(); after != baseline_) {
-    changed = DescribeChange(baseline_, after);
+  Computed computed{NumberOf(returned), "", thrown.any, thrown.out_of_memory, thrown.what};
+  const FloatEnvironment after = ReadFloatEnvironment();
+  if (after != baseline_) {
+    computed.float_environment = DescribeChange(baseline_, after);
     RestoreFloatEnvironment(baseline_);
   }
+  return computed;
+}
+
+bool Server::ReplyToCall(int64_t id, size_t index, Arguments& arguments, const Computed& computed) {
+  const int status = computed.status;
   const std::string message = status == ATTEST_OK ? std::string() : arguments.Message();
-  if (!thrown.any && message.empty() && changed.empty())
+  const bool is_plain = !computed.has_thrown && message.empty() &&
+                        computed.float_environment.empty() && computed.left_processes == 0;
+  if (is_plain)
     return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index, status));
   json reply = {{"id", id}, {"call", index}, {"status", status}, {"message", message}};
-  if (!changed.empty()) reply["float_environment"] = changed;
-  if (thrown.any) reply["thrown"] = thrown.what;
-  if (thrown.out_of_memory) reply["out_of_memory"] = true;
+  if (!computed.float_environment.empty()) reply["float_environment"] = computed.float_environment;
+  if (computed.has_thrown) reply["thrown"] = computed.thrown;
+  if (computed.out_of_memory) reply["out_of_memory"] = true;
+  if (computed.left_processes > 0) reply["left_processes"] = computed.left_processes;
   return Reply(Dump(reply));
 }
 

@@ -11,11 +11,23 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "properties/harness/sandbox/crash_note.h"
+#include "properties/harness/sandbox/worker/arguments.h"
 #include "properties/harness/sandbox/worker/float_environment.h"
+#include "properties/harness/sandbox/worker/fork_watch.h"
 #include "properties/harness/sandbox/worker/plugin.h"
 #include "properties/harness/sandbox/worker/slot_map.h"
 
 namespace attest {
+
+// What became of one call.
+struct Computed {
+  int status = 0;                 // attest_status, as the kernel returned it
+  std::string float_environment;  // what the kernel changed there, or empty
+  bool has_thrown = false;
+  bool out_of_memory = false;  // that exception was a failed allocation
+  std::string thrown;
+  int left_processes = 0;  // copies of the worker that the kernel has forked and left running
+};
 
 class Server {
  public:
@@ -32,6 +44,9 @@ class Server {
   bool Map(const nlohmann::json& request, int64_t id);
   bool Run(const nlohmann::json& request, int64_t id);
   bool RunCall(const nlohmann::json& call, int64_t id, size_t index);
+  bool RunAtOnce(const nlohmann::json& calls, int64_t id);
+  Computed Compute(Arguments& arguments) const;
+  bool ReplyToCall(int64_t id, size_t index, Arguments& arguments, const Computed& computed);
   bool Reply(std::string line);
   bool ReplyError(int64_t id, std::string_view error);
 
@@ -42,6 +57,7 @@ class Server {
   FloatEnvironment baseline_;
   Plugin plugin_;
   SlotMap slots_;
+  ForkWatch forks_;
 };
 
 }  // namespace attest

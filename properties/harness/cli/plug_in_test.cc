@@ -1,0 +1,139 @@
+// Plugging in as a user meets it: what `attest new-kernel` writes passes, the commands it prints work, a
+// fault in the marked place is found, and a function learns what it is to fill.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "properties/harness/cli/run_program.h"
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+
+struct Plugin {
+  const char* language;
+  const char* file;
+  const char* right;  // in the kernel's arithmetic
+  const char* wrong;
+};
+
+class PlugIn : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "attest_new_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ProgramResult Run(const std::vector<std::string>& arguments) const {
+    return RunAttest(arguments, folder_);
+  }
+  // The exit status of a shell's command in the folder.
+  int Shell(const std::string& command) const {
+    return WEXITSTATUS(std::system(("cd " + folder_ + " && " + command + " > log 2>&1").c_str()));
+  }
+  std::string Log() const { return ReadText(folder_ + "/log"); }
+
+  std::string folder_;
+};
+
+class NewKernel : public PlugIn, public testing::WithParamInterface<Plugin> {};
+
+// The commands, each on a line of its own that begins with two spaces.
+std::vector<std::string> CommandsIn(const std::string& text) {
+  std::vector<std::string> commands;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ")) commands.push_back(line.substr(2));
+  }
+  return commands;
+}
+
+TEST_P(NewKernel, PassesAsItIsAndAFaultInItIsFound) {
+  const ProgramResult made =
+      Run({"new-kernel", "my_own", "--lang", GetParam().language, "-o", "new folder"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  std::vector<std::string> commands = CommandsIn(made.out);
+  ASSERT_GE(commands.size(), 1u) << made.out;
+  for (size_t n = 0; n + 1 < commands.size(); ++n) EXPECT_EQ(Shell(commands[n]), 0) << Log();
+  EXPECT_EQ(Shell(commands.back() + " --plan smoke"), 0) << Log();
+
+  const std::string path = folder_ + "/new folder/" + GetParam().file;
+  std::string text = ReadText(path);
+  EXPECT_THAT(text, HasSubstr("YOUR KERNEL"));
+  const size_t at = text.find(GetParam().right);
+  ASSERT_NE(at, std::string::npos) << text;
+  std::ofstream(path) << text.replace(at, std::string(GetParam().right).size(), GetParam().wrong);
+  for (size_t n = 0; n + 1 < commands.size(); ++n) EXPECT_EQ(Shell(commands[n]), 0) << Log();
+  EXPECT_EQ(Shell(commands.back() + " --plan smoke --property 'equivalence.*'"), 1) << Log();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Languages, NewKernel,
+    testing::Values(Plugin{"c", "my_own.c", "sum = keep * sum + add", "sum = sum + add"},
+                    Plugin{"cpp", "my_own.cc", "sum = keep * sum + add", "sum = sum + add"},
+                    Plugin{"python", "my_own.py", "np.float32(scale)", "np.float32(1)"},
+                    Plugin{"node", "my_own.mjs", "dot * scale", "dot"}),
+    [](const auto& plugin) { return std::string(plugin.param.language); });
+
+struct Refused {
+  std::vector<std::string> arguments;
+  const char* says;
+};
+
+TEST_F(PlugIn, WhatCannotBeWrittenIsOneLineAndExitThree) {
+  ASSERT_EQ(Run({"new-kernel", "mine", "--lang", "c"}).status, 0);
+  const std::string before = ReadText(folder_ + "/mine.c");
+  const Refused table[] = {{{"mine", "--lang", "c"}, "there already"},
+                           {{"", "--lang", "c"}, "no name"},
+                           {{"../mine", "--lang", "c"}, "no name"},
+                           {{"1st", "--lang", "python"}, "no name"},
+                           {{std::string(65, 'a'), "--lang", "c"}, "no name"},
+                           {{"mine", "--lang", "cobol"}, "cobol"},
+                           {{"mine"}, "--lang"},
+                           {{"mine", "--lang", "cpp", "-o", "mine.c"}, "mine.c"},
+                           {{"mine", "--lang", "cpp", "-o", "a?b"}, "'?'"}};
+  for (const Refused& refused : table) {
+    std::vector<std::string> arguments{"new-kernel"};
+    arguments.insert(arguments.end(), refused.arguments.begin(), refused.arguments.end());
+    const ProgramResult result = Run(arguments);
+    EXPECT_EQ(result.status, 3) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(refused.says));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+  EXPECT_EQ(ReadText(folder_ + "/mine.c"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/mine.cc"));
+}
+
+TEST_F(PlugIn, APythonFunctionLearnsWhatItIsToFill) {
+  std::ofstream(folder_ + "/mine.py") << R"(
+import numpy as np
+
+CONTRACT = {"contract": "attest-1", "dtypes": ["f16"], "fp8": ["e4m3"], "lse": "none",
+            "features": ["pages", "key_lengths", "weights", "value_dim"]}
+
+
+def attention(q, k, v, *, outputs, **rest):
+    assert outputs["out"] == ("f16", [*q.shape[:3], v.shape[3]])
+    if "page_table" in rest and "want_weights" in rest:
+        assert outputs["weights"][1][3] >= rest["key_lengths"].max()
+    return {name: np.zeros(shape, np.float16) for name, (_, shape) in outputs.items()}
+)";
+  const ProgramResult result =
+      Run({"check", "python:mine.py", "--property", "equivalence.promised_calls_are_accepted"});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+}
+
+}  // namespace
+}  // namespace attest

@@ -1,0 +1,86 @@
+#include "properties/harness/sandbox/leak.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace attest {
+namespace {
+
+// Fewer calls show nothing: the first ones load, plan and allocate.
+constexpr int64_t kCallsToSuspect = 64;
+// Memory comes from the system in steps of some 128 KiB: a block must grow by several of them.
+constexpr uint64_t kBlockGrowth = 512 * 1024;
+constexpr int64_t kLeastCalls = 32, kMostCalls = 4096;
+constexpr size_t kBlocks = 3;
+
+// Whether each block has grown, and none twice as much as another.
+bool IsSteady(const std::array<uint64_t, kBlocks>& growth) {
+  const auto [least, most] = std::minmax_element(growth.begin(), growth.end());
+  return *least >= kBlockGrowth && *most <= 2 * *least;
+}
+
+}  // namespace
+
+void LeakDetector::Follow(pid_t worker) {
+  const std::string path = fmt::format("/proc/{}/statm", worker);
+  statm_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  first_bytes_.reset();
+}
+
+// Private memory that can be written to, touched or not.
+std::optional<uint64_t> LeakDetector::Bytes() const {
+  std::array<char, 256> text{};
+  if (!statm_.valid() || ::pread(statm_.get(), text.data(), text.size() - 1, 0) <= 0)
+    return std::nullopt;
+  unsigned long long pages = 0;
+  if (std::sscanf(text.data(), "%*u %*u %*u %*u %*u %llu", &pages) != 1) return std::nullopt;
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+bool LeakDetector::Suspects(int64_t calls) {
+  if (convicted_) return false;
+  const auto bytes = Bytes();
+  if (!bytes) return false;
+  if (!first_bytes_) {
+    first_bytes_ = bytes;
+    first_calls_ = calls;
+  }
+  calls_ = calls - first_calls_;
+  return calls_ >= kCallsToSuspect && *bytes > *first_bytes_ + suspicious_bytes_;
+}
+
+std::optional<Fault> LeakDetector::Examine(const std::function<bool(int64_t)>& repeat) {
+  // So many that a leak as large as the suspicion grows by a mebibyte a block.
+  const auto times =
+      std::clamp(calls_ * (int64_t{1} << 20) / static_cast<int64_t>(suspicious_bytes_), kLeastCalls,
+                 kMostCalls);
+  suspicious_bytes_ *= 2;
+  if (!repeat(times)) return std::nullopt;  // whatever the call makes grow once has grown now
+  auto before = Bytes();
+  std::array<uint64_t, kBlocks> growth{};
+  for (uint64_t& grown : growth) {
+    const bool went_well = repeat(times);
+    const auto after = Bytes();
+    if (!went_well || !before || !after || *after <= *before) return std::nullopt;
+    grown = *after - *before;
+    before = after;
+  }
+  if (!IsSteady(growth)) return std::nullopt;
+  convicted_ = true;
+  const uint64_t total = growth[0] + growth[1] + growth[2];
+  return Fault{FaultKind::kLeak,
+               0,
+               {},
+               0,
+               fmt::format("uses more memory with each call: {} bytes a call, over {} calls alike",
+                           total / (kBlocks * static_cast<uint64_t>(times)),
+                           static_cast<int64_t>(kBlocks) * times)};
+}
+
+}  // namespace attest
