@@ -125,6 +125,29 @@ TEST(PropertiesTest, SpoiltPaddedRowsFailTheirOwnClaimAlone) {
   EXPECT_EQ(causes, std::set<std::string>{"padded-query-rows"});
 }
 
+// What labels_come_back says of 342 keys in f16 where 11 + `off` comes back for 11.
+VerdictKind LabelsOff(const Contract& contract, double off) {
+  Case c;
+  c.problem.batch = c.problem.q_heads = c.problem.kv_heads = 2;
+  c.problem.kv_len = 342;
+  c.problem.dtype = DType::kF16;
+  const Property& property = *FindProperty("heads.labels_come_back");
+  const Derived derived = property.derive(c, contract);
+  std::vector<Outcome> outcomes = {FirstReference(derived.cases[0], contract)};
+  outcomes[0].out.At(1, 1, 0, 0) += off;
+  Oracle oracle(derived.cases, contract);
+  return property.judge({contract, derived.cases, outcomes, oracle}).kind;
+}
+
+TEST(PropertiesTest, LabelsMayBeMistakenAsFarAsTheDeclaredArithmeticMay) {
+  const auto loose =
+      ParseContract(R"({"contract": "attest-1", "numerics": {"f16": {"accumulate": "f16"}}})");
+  ASSERT_TRUE(loose) << loose.error();
+  EXPECT_EQ(LabelsOff(WholeSurface(), 0.453125), VerdictKind::kFail);
+  EXPECT_NE(LabelsOff(*loose, 0.453125), VerdictKind::kFail);
+  EXPECT_EQ(LabelsOff(*loose, 50), VerdictKind::kFail);
+}
+
 TEST(PropertiesTest, IdsAreUniqueAndNameTheirFamily) {
   std::set<std::string_view> ids;
   for (const Property& property : AllProperties()) {

@@ -118,8 +118,8 @@ TEST(MutantsTest, IdsAreUniqueAndFound) {
     faults += mutant.kind == MutantKind::kFault ? 1 : 0;
     EXPECT_EQ(mutant.cause.empty(), mutant.kind == MutantKind::kNull) << mutant.id;
   }
-  EXPECT_EQ(faults, 48);
-  EXPECT_EQ(ids.size(), 52u);
+  EXPECT_EQ(faults, 56);
+  EXPECT_EQ(ids.size(), 60u);
   EXPECT_EQ(FindMutant(""), nullptr);
 }
 
@@ -142,11 +142,18 @@ bool NeedsThreads(Mutation mutation) {
   return mutation == Mutation::kRemainderDropped || mutation == Mutation::kPlanShared;
 }
 
+// Whether no random problem has what shows the fault: 64 queries, a past of many keys, f16.
+bool NeedsItsOwnProblem(Mutation mutation) {
+  return mutation == Mutation::kSoftcapTailAttended || mutation == Mutation::kOneQueryNotCausal ||
+         mutation == Mutation::kPastNeedsPresent || mutation == Mutation::kMaskFillerFinite ||
+         mutation == Mutation::kProductsInF16 || mutation == Mutation::kSumsInStorageType;
+}
+
 // Each fault shows on some random problem, and a null kernel on nearly all.
 TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
   const DirectKernel correct = Make();
   for (const Mutant& mutant : Mutants()) {
-    if (NeedsThreads(mutant.mutation)) continue;
+    if (NeedsThreads(mutant.mutation) || NeedsItsOwnProblem(mutant.mutation)) continue;
     const DirectKernel kernel = Make(mutant.id);
     const bool needs_features =
         mutant.mutation >= Mutation::kSoftcapIgnored && mutant.kind == MutantKind::kFault;
@@ -391,6 +398,72 @@ TEST(MutantsTest, ValuesAreShiftedInAPartialTile) {
 TEST(MutantsTest, OneTileIsNotNormalised) {
   EXPECT_EQ(Small(1, 1, 4).Out("not-normalised"), 10);
   EXPECT_EQ(Small(1, 1, 5).Out("not-normalised"), 3);
+}
+
+// The smallest case of ggml's fault: 63 keys of weight e^-2 beside one of weight 1.
+TEST(MutantsTest, TheTailOfALargeTileIsAttendedUnderASoftcap) {
+  Small s(1, 64, 1);
+  s.problem.softcap = 2;
+  EXPECT_EQ(s.Out(""), 1);
+  EXPECT_NEAR(s.Out("softcap-tail-attended"), 1 / (1 + 63 * std::exp(-2)), 1e-6);
+  s.problem.softcap = 0;
+  EXPECT_EQ(s.Out("softcap-tail-attended"), 1);
+  Small fewer(1, 63, 1);
+  fewer.problem.softcap = 2;
+  EXPECT_EQ(fewer.Out("softcap-tail-attended"), 1);
+  Small full(1, 64, 64);
+  full.problem.softcap = 2;
+  EXPECT_EQ(full.Out("softcap-tail-attended"), full.Out(""));
+}
+
+TEST(MutantsTest, CausalityIsDroppedForSomeRows) {
+  Small s(1, 2, 4);
+  s.problem.causal = true;
+  EXPECT_EQ(s.Out("", 0, 0, 1), 1.5);
+  EXPECT_EQ(s.Out("last-row-not-causal", 0, 0, 0), 1);
+  EXPECT_EQ(s.Out("last-row-not-causal", 0, 0, 1), 2.5);
+  EXPECT_EQ(s.Out("one-query-not-causal", 0, 0, 1), 1.5);
+  Small one(1, 1, 4);
+  one.problem.causal = true;
+  EXPECT_EQ(one.Out("one-query-not-causal"), 1);
+  const DirectForm past{DirectLayout::kDense, DirectStorage::kPast};
+  EXPECT_EQ(Make("").Run(one.problem, one.inputs, past).out.values[0], 1);
+  EXPECT_EQ(Make("one-query-not-causal").Run(one.problem, one.inputs, past).out.values[0], 2.5);
+}
+
+TEST(MutantsTest, ThePastNeedsThePresent) {
+  const Small s(1, 1, 4);
+  DirectForm past{DirectLayout::kDense, DirectStorage::kPast};
+  const DirectKernel kernel = Make("past-needs-present");
+  EXPECT_EQ(kernel.Run(s.problem, s.inputs, past).out.values[0], 3.5);
+  past.want_present = true;
+  EXPECT_EQ(kernel.Run(s.problem, s.inputs, past).out.values[0], 2.5);
+}
+
+TEST(MutantsTest, MasksAreAddedInsteadOfHiding) {
+  Small s(1, 1, 2);
+  s.problem.mask = BitPlane{{1, 1, 1, 2}, 2, {0, 1}};
+  EXPECT_EQ(s.Out(""), 2);
+  EXPECT_NEAR(s.Out("mask-added"), (1 + 2 * std::exp(1)) / (1 + std::exp(1)), 1e-6);
+  EXPECT_EQ(s.Out("mask-filler-finite"), 2);
+  s.inputs.k.values = {49984, -49984};
+  EXPECT_EQ(s.Out(""), 2);
+  EXPECT_EQ(s.Out("mask-filler-finite"), 1);
+}
+
+TEST(MutantsTest, SumsAreKeptInTheTypeOfTheCall) {
+  Small s(1, 1, 9);
+  s.problem.dtype = DType::kF16;
+  s.inputs.v.values.assign(9, 8184);
+  EXPECT_EQ(s.Out(""), 8184);
+  EXPECT_EQ(s.Out("sums-in-storage-type"), INFINITY);
+  Small products(1, 1, 2);
+  products.problem.dtype = DType::kF16;
+  products.problem.scale = 0x1p-4;
+  products.inputs.q.values = {256};
+  products.inputs.k.values = {256, 0};
+  EXPECT_EQ(products.Out(""), 1);
+  EXPECT_THAT(products.Out("products-in-f16"), IsNan());
 }
 
 TEST(MutantsTest, TheLastRowIsUnwritten) {

@@ -38,6 +38,11 @@ bool UsesBias(const CallView& call, Mutation mutation) {
   return call.bias && !(mutation == Mutation::kBiasDroppedUnderCausal && call.causal);
 }
 
+// Whether the mutation lets the boolean mask change scores, and hide nothing.
+bool AddsMask(Mutation mutation) {
+  return mutation == Mutation::kMaskAdded || mutation == Mutation::kMaskFillerFinite;
+}
+
 bool MaskAttends(const CallView& call, Mutation mutation, int64_t b, int64_t h, int64_t i,
                  int64_t j) {
   if (mutation == Mutation::kMaskTransposed) {
@@ -47,6 +52,15 @@ bool MaskAttends(const CallView& call, Mutation mutation, int64_t b, int64_t h, 
   if (mutation == Mutation::kMaskOfBatch0) b = 0;
   if (mutation == Mutation::kMaskOfHead0) h = 0;
   return call.mask->At<const uint8_t>(b, h, i, j) != 0;
+}
+
+// Whether the mutation lets row i see what causality hides.
+bool DropsCausality(const CallView& call, Mutation mutation, int64_t i) {
+  const int64_t new_keys = call.kv_len - call.storage.past;
+  return (mutation == Mutation::kLastRowNotCausal && i == call.q_len - 1 &&
+          call.kv_len > call.q_len) ||
+         (mutation == Mutation::kOneQueryNotCausal && call.q_len == 1 && call.storage.past > 0 &&
+          new_keys > 1);
 }
 
 // The scale as planned, in the one place that all calls plan in. The first plan of a thread is under way
@@ -149,6 +163,16 @@ class PlainRun {
       CollectLanes(b, h, i, tile, std::min(tile + kTile, last));
       AbsorbLanes(b, h, i, tile);
     }
+    if (Is(Mutation::kSoftcapTailAttended)) AbsorbTail(b, h, i, last);
+  }
+
+  // The keys that fill up a tile of 64, hidden by -inf before the softcap. A mask would hide them again.
+  void AbsorbTail(int64_t b, int64_t h, int64_t i, int64_t last) {
+    constexpr int64_t kLargeTile = 64;
+    if (call_.softcap == 0 || call_.q_len < kLargeTile || call_.mask || call_.bias) return;
+    lanes_[0] = Lane{-static_cast<A>(call_.softcap), -1};
+    lane_count_ = 1;
+    for (int64_t j = last; j % kLargeTile != 0; ++j) AbsorbLanes(b, h, i, j);
   }
 
   // Two halves, each normalised, merged with weights 2^lse where e^lse is right.
@@ -195,10 +219,16 @@ class PlainRun {
     const Place place = PlaceOf(b, j);
     rows_.Key(place.batch, kv_head_, place.key, key_.data());
     A dot = 0;
-    for (size_t c = 0; c < query_.size(); ++c) dot += query_[c] * key_[c];
+    for (size_t c = 0; c < query_.size(); ++c) {
+      dot += query_[c] * key_[c];
+      if (Is(Mutation::kProductsInF16) && call_.dtype == DType::kF16) dot = Rounded(dot);
+    }
     if (Is(Mutation::kKeyScaleIgnored) && call_.fp8) dot /= static_cast<A>(call_.k_scale);
     return scale_ * dot;
   }
+
+  // To the type of the call.
+  A Rounded(A value) const { return static_cast<A>(RoundTo(call_.dtype, double(value))); }
 
   A CappedScoreOf(int64_t b, int64_t j) {
     const bool is_ignored = Is(Mutation::kSoftcapIgnored) && call_.mask;
@@ -221,6 +251,11 @@ class PlainRun {
       score += static_cast<A>(bias);
     }
     if (call_.alibi_slopes) score += AlibiOf(b, h, i, j);
+    if (call_.mask && AddsMask(mutation_)) {
+      const bool attends = MaskAttends(call_, mutation_, b, h, i, j);
+      if (Is(Mutation::kMaskAdded)) score += attends ? A{1} : A{0};
+      if (Is(Mutation::kMaskFillerFinite) && !attends) score -= A{65504};
+    }
     return is_capped_last ? Capped(score) : score;
   }
 
@@ -283,6 +318,7 @@ class PlainRun {
       A& sum = sums_[c];
       sum += weight * value_[c];
       if (Is(Mutation::kSumsInBf16)) sum = static_cast<A>(RoundTo(DType::kBF16, double(sum)));
+      if (Is(Mutation::kSumsInStorageType)) sum = Rounded(sum);
     }
   }
 
@@ -361,7 +397,11 @@ bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h,
   const int64_t late = mutation == Mutation::kDiagonalSlid ? 1 : 0;
   const bool ignores_prefix = mutation == Mutation::kPrefixIgnored && b > 0;
   const int64_t prefix = ignores_prefix ? 0 : call.PrefixLength(b);
-  if (call.causal && beyond > late && j >= prefix) return false;
+  const bool causal = call.causal && !DropsCausality(call, mutation, i);
+  if (causal && beyond > late && j >= prefix) return false;
+  if (mutation == Mutation::kPastNeedsPresent && !call.present_k && j < call.storage.past) {
+    return false;
+  }
   const int64_t more_left = mutation == Mutation::kWindowLeftOneMore    ? 1
                             : mutation == Mutation::kWindowLeftOneFewer ? -1
                                                                         : 0;
@@ -379,7 +419,7 @@ bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h,
       j >= call.QueryLength(b)) {
     return false;
   }
-  if (call.mask && !MaskAttends(call, mutation, b, h, i, j)) return false;
+  if (call.mask && !AddsMask(mutation) && !MaskAttends(call, mutation, b, h, i, j)) return false;
   if (!UsesBias(call, mutation)) return true;
   return BiasOf(call, b, h, i, j) != -std::numeric_limits<double>::infinity();
 }

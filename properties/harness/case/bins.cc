@@ -133,6 +133,16 @@ std::string_view TailOf(int64_t kv_len) {
   }
 }
 
+// Whether a length lies at the edge of a tile of 64 or more: smaller tiles are met in any case.
+bool IsAtTileEdge(int64_t len) {
+  return len >= 63 && (len + 1) % 16 <= 2;
+}
+
+std::string_view TileSeamOf(const Problem& p) {
+  const bool queries = IsAtTileEdge(p.q_len), keys = IsAtTileEdge(p.kv_len);
+  return queries && keys ? "both" : queries ? "queries" : keys ? "keys" : "none";
+}
+
 std::string_view RatioOf(const Problem& p) {
   switch (p.heads_per_kv_head()) {
     case 0:
@@ -163,7 +173,7 @@ void AddPlane(std::string_view dimension, const Problem& p, const std::optional<
 }
 
 std::string_view StorageOf(const Storage& s) {
-  if (s.past > 0) return "past";
+  if (s.past > 0) return s.without_present ? "past_without_present" : "past";
   if (s.page_size > 0) return "pages";
   return s.ring ? "ring" : s.packed ? "packed" : "plain";
 }
@@ -192,6 +202,11 @@ void RequireSizes(const Contract& c, std::vector<std::string>& bins) {
       bins.push_back(Bin("kv_tail", tail));
     }
   }
+  bins.push_back("tile_seam=none");
+  const bool queries = Allows(c.limits.max_q_len, 65), keys = Allows(c.limits.max_kv_len, 65);
+  if (queries) bins.push_back("tile_seam=queries");
+  if (keys) bins.push_back("tile_seam=keys");
+  if (queries && keys) bins.push_back("tile_seam=both");
   bins.push_back("sizes=positive");
   if (c.Has(Feature::kZeroSizes) && c.limits.head_dim_multiple <= 1) bins.push_back("sizes=zero");
 }
@@ -241,7 +256,10 @@ void RequireData(const Contract& c, const std::vector<std::string_view>& flags,
 
 void RequireStorage(const Contract& c, std::vector<std::string>& bins) {
   bins.push_back("storage=plain");
-  if (c.Has(Feature::kPast) && Allows(c.limits.max_kv_len, 2)) bins.push_back("storage=past");
+  if (c.Has(Feature::kPast) && Allows(c.limits.max_kv_len, 2)) {
+    bins.push_back("storage=past");
+    if (c.Has(Feature::kPresent)) bins.push_back("storage=past_without_present");
+  }
   if (c.Has(Feature::kPages)) bins.push_back("storage=pages");
   if (c.Has(Feature::kRing)) bins.push_back("storage=ring");
   if (c.Has(Feature::kPacked)) bins.push_back("storage=packed");
@@ -273,6 +291,7 @@ std::vector<std::string> BinsOf(const Case& c) {
   bins.push_back(Bin("head_ratio", RatioOf(p)));
   bins.push_back(Bin("batch", p.batch == 0 ? "none" : p.batch == 1 ? "1" : "many"));
   bins.push_back(Bin("kv_tail", TailOf(p.kv_len)));
+  bins.push_back(Bin("tile_seam", TileSeamOf(p)));
   bins.push_back(Bin("empty_rows", EmptyRowsOf(p)));
   const bool zero = std::min({p.batch, p.q_heads, p.q_len, p.kv_len, p.head_dim, p.value_dim}) == 0;
   bins.push_back(Bin("sizes", zero ? "zero" : "positive"));

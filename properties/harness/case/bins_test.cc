@@ -43,6 +43,26 @@ TEST(BinsTest, TheRarerFeaturesHaveBinsOfTheirOwn) {
                                        "alignment=top_left", "pair=softcap+alibi", "pair=alibi+fp8",
                                        "pair=fp8+scores", "pair=scores+storage"}));
   EXPECT_THAT(BinsOf(Case{}), IsSupersetOf({"fp8=none", "asked_scores=none", "storage=plain"}));
+  c.storage.without_present = true;
+  EXPECT_THAT(BinsOf(c), Contains("storage=past_without_present"));
+}
+
+TEST(BinsTest, TheEdgesOfLargeTilesAreToldApartByAxis) {
+  const auto seam = [](int64_t q_len, int64_t kv_len) {
+    Case c;
+    c.problem.q_len = q_len;
+    c.problem.kv_len = kv_len;
+    return BinsOf(c);
+  };
+  EXPECT_THAT(seam(33, 62), Contains("tile_seam=none"));
+  EXPECT_THAT(seam(64, 70), Contains("tile_seam=queries"));
+  EXPECT_THAT(seam(3, 129), Contains("tile_seam=keys"));
+  EXPECT_THAT(seam(63, 97), Contains("tile_seam=both"));
+  Contract decoder = BareContract();
+  decoder.limits.max_q_len = 1;
+  EXPECT_THAT(RequiredBins(decoder), Contains("tile_seam=keys"));
+  EXPECT_THAT(RequiredBins(decoder), Not(Contains("tile_seam=queries")));
+  EXPECT_THAT(RequiredBins(BareContract()), Contains("tile_seam=both"));
 }
 
 TEST(BinsTest, PackedSequencesAreNotAskedForWithMasks) {

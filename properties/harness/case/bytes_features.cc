@@ -49,6 +49,7 @@ enum Flags : unsigned {
   kE5M2Flag = 1u << 9,
   kBiasF32Flag = 1u << 10,
   kScoresFlag = 1u << 11,
+  kWithoutPresentFlag = 1u << 12,
 };
 
 enum StorageKind : uint8_t { kPlain, kPast, kPages, kRing, kPacked, kStorageKinds };
@@ -200,7 +201,8 @@ void EncodeFp8(const Fp8& fp8, CaseRecord& r) {
   }
 }
 
-unsigned FlagsOf(const Problem& p) {
+unsigned FlagsOf(const Case& c) {
+  const Problem& p = c.problem;
   const auto flag = [](bool on, unsigned bit) { return on ? bit : 0u; };
   return flag(p.softcap > 0, kSoftcapFlag) | flag(p.alibi_slopes.has_value(), kSlopesFlag) |
          flag(p.sinks.has_value(), kSinksFlag) | flag(p.documents.has_value(), kDocumentsFlag) |
@@ -209,7 +211,8 @@ unsigned FlagsOf(const Problem& p) {
          flag(p.query_lengths.has_value(), kQueryLengthsFlag) | flag(p.fp8.has_value(), kFp8Flag) |
          flag(p.fp8 && p.fp8->format == DType::kE5M2, kE5M2Flag) |
          flag(p.bias_dtype.has_value(), kBiasF32Flag) |
-         flag(p.want_scores.has_value(), kScoresFlag);
+         flag(p.want_scores.has_value(), kScoresFlag) |
+         flag(c.storage.without_present, kWithoutPresentFlag);
 }
 
 // --- Layouts and storage ---
@@ -292,8 +295,8 @@ Refusal StoreHidden(const char* name, const BitPlane& plane, const HiddenBits& h
 bool HasNewFeatures(const Case& c) {
   const auto is_new = [](Layout layout) { return layout > Layout::kTransposed; };
   const Layouts& l = c.layouts;
-  return FlagsOf(c.problem) != 0 || c.storage != Storage{} || is_new(l.q) || is_new(l.k) ||
-         is_new(l.v) || is_new(l.out);
+  return FlagsOf(c) != 0 || c.storage != Storage{} || is_new(l.q) || is_new(l.k) || is_new(l.v) ||
+         is_new(l.out);
 }
 
 void DecodeFeatures(const CaseRecord& r, Case& c) {
@@ -317,12 +320,13 @@ void DecodeFeatures(const CaseRecord& r, Case& c) {
   if (on(kScoresFlag)) p.want_scores = static_cast<ScoreMode>((r[kAtLayoutHigh] >> 4) & 3);
   DecodeLayouts(r, c.layouts);
   c.storage = DecodeStorage(r, p);
+  c.storage.without_present = on(kWithoutPresentFlag);  // MendStorage drops it without a past
   MendStorage(c);
 }
 
 Refusal EncodeFeatures(const Case& c, CaseRecord& r) {
   const Problem& p = c.problem;
-  StoreField(r, kAtFeatures, 2, FlagsOf(p));
+  StoreField(r, kAtFeatures, 2, FlagsOf(c));
   EncodeLengths(p, r);
   if (p.fp8) EncodeFp8(*p.fp8, r);
   EncodeLayouts(c.layouts, r);

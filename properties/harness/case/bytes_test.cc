@@ -80,6 +80,21 @@ TEST(BytesTest, VersionTwoHoldsEveryFeatureAndDecodesAnyBytes) {
                   HasSubstr("layout_"), HasSubstr("sinks"), HasSubstr("documents")))));
 }
 
+// Records from before there was a choice have a zero there.
+TEST(BytesTest, ThePresentIsAskedForUnlessARecordSaysOtherwise) {
+  CaseRecord bytes{};
+  bytes[0] = 2;
+  bytes[5] = 3;   // four keys
+  bytes[63] = 1;  // a past
+  bytes[64] = 2;
+  EXPECT_EQ(DecodeCase(bytes).storage.past, 2);
+  EXPECT_FALSE(DecodeCase(bytes).storage.without_present);
+  bytes[61] = 16;
+  EXPECT_TRUE(DecodeCase(bytes).storage.without_present);
+  bytes[63] = 0;
+  EXPECT_FALSE(DecodeCase(bytes).storage.without_present);
+}
+
 TEST(BytesTest, SparseBytesOfVersionTwoTooAreValid) {
   Draw draw(12);
   for (int n = 0; n < 3000; ++n) {

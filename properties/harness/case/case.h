@@ -116,6 +116,8 @@ struct Storage {
   // Sequences end to end: needs query_lengths and key_lengths; no mask, bias, documents, block mask
   // or dropout, no weights or scores.
   bool packed = false;
+  // With a past alone: the present outputs are not asked for, though the kernel may offer them.
+  bool without_present = false;
 
   friend bool operator==(const Storage&, const Storage&) = default;
 };

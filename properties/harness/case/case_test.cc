@@ -392,6 +392,9 @@ TEST(CaseTest, ValidateNamesWhatIsWrongWithStorage) {
   EXPECT_EQ(Validate(c), std::nullopt);
   c.storage.ring = true;
   ExpectInvalid(c, "one of past, page_size, ring and packed");
+  c.storage = Storage{};
+  c.storage.without_present = true;
+  ExpectInvalid(c, "storage.without_present needs a past");
   c.storage = Storage{0, 5000};
   ExpectInvalid(c, "storage.page_size = 5000");
   c.storage = Storage{0, 0, false, true};
@@ -422,8 +425,13 @@ TEST(CaseTest, MendingKeepsTheDataAndDropsWhatCannotStand) {
   EXPECT_EQ(after.k, before.k);
   EXPECT_EQ(after.v, before.v);
   c.storage.past = 20;
+  c.storage.without_present = true;
   MendStorage(c);
   EXPECT_EQ(c.storage.past, 9);
+  EXPECT_TRUE(c.storage.without_present);
+  c.storage.past = 0;
+  MendStorage(c);
+  EXPECT_EQ(c.storage, Storage{});
 }
 
 TEST(CaseTest, ValidateKnowsTheRangeOfEightBits) {

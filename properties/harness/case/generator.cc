@@ -73,13 +73,16 @@ void TakeFlags(Draw& draw, const Contract& contract, std::vector<Flag> offered, 
 }
 
 // Half of the cases have the common flags alone: none to three, two most often. The others, where
-// the contract offers extras, have one or two of them beside one common flag, as a rule.
-std::vector<Flag> DrawFlags(Draw& draw, const Contract& contract) {
+// the contract offers extras, have one or two of them beside one common flag, as a rule. At the edge
+// of a tile four in ten have no common flag: what hides keys hides as well that a kernel took its
+// padding for keys.
+std::vector<Flag> DrawFlags(Draw& draw, const Contract& contract, SizeClass sizes) {
   const std::vector<Flag> extras = OfferedExtras(contract);
   const bool has_extras = !extras.empty() && draw.Percent(50);
   const int64_t roll = draw.Below(100);
   size_t common = roll < 10 ? 0 : roll < 30 ? 1 : roll < 80 ? 2 : 3;
   if (has_extras) common = roll < 20 ? 0 : roll < 80 ? 1 : 2;
+  if (sizes == SizeClass::kSeam && roll < 40) common = 0;
   std::vector<Flag> flags;
   if (contract.IsAlwaysCausal()) flags.push_back(Flag::kCausal);
   TakeFlags(draw, contract, OfferedFlags(contract), common, flags);
@@ -160,9 +163,9 @@ bool DrawDiagonal(Draw& draw, const Contract& contract, Case& c) {
 }
 
 // Visibility, storage and what becomes of the scores.
-void DrawOptions(Draw& draw, const Contract& contract, Case& c) {
+void DrawOptions(Draw& draw, const Contract& contract, SizeClass sizes, Case& c) {
   Problem& p = c.problem;
-  std::vector<Flag> flags = DrawFlags(draw, contract);
+  std::vector<Flag> flags = DrawFlags(draw, contract, sizes);
   DrawStorage(draw, contract, flags, c);
   if (Contains(flags, Flag::kKeyLengths)) DrawKeyLengths(draw, p);
   if (c.storage.page_size > 0) LengthenOne(draw, p);
@@ -245,8 +248,8 @@ Case DrawCase(uint64_t seed, int size, const Contract& contract, const Generator
   Draw draw(MixIn(seed, static_cast<uint64_t>(size)));
   const Contract& within = draw.OneIn(20) ? EverythingContract() : contract;
   Case c;
-  DrawSizes(draw, size, within, options, c.problem);
-  DrawOptions(draw, within, c);
+  const SizeClass sizes = DrawSizes(draw, size, within, options, c.problem);
+  DrawOptions(draw, within, sizes, c);
   DrawOutputsAndType(draw, within, c);
   c.recipe = DrawRecipe(draw);
   if (!c.problem.bias) c.recipe.bias = BiasFamily::kZero;

@@ -16,6 +16,7 @@ struct GeneratorOptions {
   int64_t max_dim = 24;         // of head_dim and value_dim in ordinary cases
   int64_t max_long_len = 4096;  // of kv_len in one case in 32; those keep everything else small
   int64_t ordinary_per_model = 128;  // one case in so many has sizes of a real model
+  int64_t seams_per_model = 10;  // beside each of those so many lie at the edge of a kernel's tile
 };
 
 // Returns a valid case that depends only on the arguments. `size` (0 to 100) scales the dimensions,

@@ -128,6 +128,9 @@ void DrawStorage(Draw& draw, const Contract& contract, std::vector<Flag>& flags,
   switch (draw.Pick(kinds)) {
     case Kind::kPast:
       c.storage.past = draw.Between(1, p.kv_len - (contract.Has(Feature::kZeroSizes) ? 0 : 1));
+      c.storage.without_present = contract.Has(Feature::kPresent) && draw.Percent(50);
+      if (draw.Percent(30))
+        p.q_len = std::min<int64_t>(p.q_len, 1);  // decoding is what pasts are for
       break;
     case Kind::kPages:
       c.storage.page_size = draw.Pick<int64_t>({1, 2, 3, 16});

@@ -30,9 +30,16 @@ enum class Flag {
   kStorage,
 };
 
+// What the sizes of a case are chosen for.
+enum class SizeClass {
+  kOrdinary,
+  kModel,  // those of a real model
+  kSeam,   // q_len, kv_len or both at the edge of a kernel's tile, the rest tiny
+};
+
 // Sets the seven sizes within the contract's features and limits and the work budget.
-void DrawSizes(Draw& draw, int size, const Contract& contract, const GeneratorOptions& options,
-               Problem& problem);
+SizeClass DrawSizes(Draw& draw, int size, const Contract& contract, const GeneratorOptions& options,
+                    Problem& problem);
 
 // A boolean mask for a problem whose sizes are set.
 BitPlane DrawMask(Draw& draw, const Contract& contract, const Problem& problem);

@@ -211,13 +211,55 @@ void DrawModelSizes(Draw& draw, const Contract& contract, const GeneratorOptions
   FitBudget(draw, 2200000, multiple, p.head_dim == p.value_dim, p);
 }
 
+// Kernels cut queries and keys into tiles of one of these, and hold a path of their own for a whole
+// tile of queries, a last tile that is not full, a single query.
+constexpr std::array<int64_t, 9> kTiles = {16, 32, 48, 64, 80, 96, 128, 192, 256};
+
+// Some tiles long: exactly, a row less or more, or anywhere within the next tile.
+int64_t DrawTiles(Draw& draw) {
+  const int64_t tile = kTiles[static_cast<size_t>(draw.Below(kTiles.size()))];
+  if (draw.Percent(80)) return tile + draw.Between(-1, 1);
+  return tile + draw.Between(2, 31);
+}
+
+// Pairs of scores in a seam case, heads and batch items apart: 129 queries and as many keys fit.
+constexpr int64_t kMostPairs = 20000;
+
+// The edge of a tile in queries, in keys or in both; whatever else a case has is as small as it goes, so
+// that a property that runs it five times takes no longer than an ordinary one.
+void DrawSeamSizes(Draw& draw, const Contract& contract, int64_t multiple, Problem& p) {
+  const int64_t roll = draw.Below(100);
+  p.q_len = roll < 40 ? draw.Between(1, 5) : DrawTiles(draw);
+  p.kv_len = roll >= 40 && roll < 80 ? draw.Between(1, 9) : DrawTiles(draw);
+  if (p.q_len * p.kv_len > kMostPairs) p.kv_len = draw.Between(1, kMostPairs / p.q_len);
+  const bool is_large = p.q_len * p.kv_len > 2000;
+  p.batch = is_large || draw.Percent(70) ? 1 : 2;
+  p.kv_heads = is_large || draw.Percent(70) ? 1 : 2;
+  p.q_heads = p.kv_heads * (!is_large && draw.OneIn(4) ? 2 : 1);
+  // 16 and more: lanes in whole vectors, without which a kernel may not take its tiled path.
+  const auto draw_dim = [&] {
+    return draw.Percent(70) ? draw.Between(1, 4) : draw.Pick<int64_t>({8, 16, 16, 32, 64});
+  };
+  p.head_dim = is_large ? draw.Between(1, 4) : draw_dim();
+  p.value_dim = draw.Percent(50) ? p.head_dim : draw_dim();
+  if (!contract.Has(Feature::kValueDim)) p.head_dim = draw_dim();
+  ClampToContract(contract, multiple, p);
+  FitBudget(draw, 400000 * multiple, multiple, p.head_dim == p.value_dim, p);
+}
+
 }  // namespace
 
-void DrawSizes(Draw& draw, int size, const Contract& contract, const GeneratorOptions& options,
-               Problem& p) {
+SizeClass DrawSizes(Draw& draw, int size, const Contract& contract, const GeneratorOptions& options,
+                    Problem& p) {
   const int64_t multiple = std::max<int64_t>(contract.limits.head_dim_multiple, 1);
-  if (size >= 10 && draw.OneIn(options.ordinary_per_model)) {
-    return DrawModelSizes(draw, contract, options, multiple, p);
+  const int64_t chosen = size >= 10 ? draw.Below(options.ordinary_per_model) : -1;
+  if (chosen == 0) {
+    DrawModelSizes(draw, contract, options, multiple, p);
+    return SizeClass::kModel;
+  }
+  if (chosen > 0 && chosen <= options.seams_per_model) {
+    DrawSeamSizes(draw, contract, multiple, p);
+    return SizeClass::kSeam;
   }
   const Caps caps = DrawCaps(draw, size, contract, options);
   const bool same_dims = !contract.Has(Feature::kValueDim) || draw.Percent(50);
@@ -233,6 +275,7 @@ void DrawSizes(Draw& draw, int size, const Contract& contract, const GeneratorOp
   // Where every head dimension must be a multiple, 0 is not what the kernel had in mind.
   const bool zero_sizes = contract.Has(Feature::kZeroSizes) && multiple == 1;
   if (zero_sizes && draw.OneIn(16)) DrawZeroSizes(draw, same_dims, p);
+  return SizeClass::kOrdinary;
 }
 
 }  // namespace attest

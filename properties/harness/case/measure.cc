@@ -127,6 +127,7 @@ uint64_t Options(const Case& c) {
   uint64_t cost = PlaneCosts(p) + LengthCost(p) + DiagonalCost(p) + ScoringCost(p) + TypeCost(p);
   if (p.documents) cost += DocumentCost(p.documents->query) + DocumentCost(p.documents->key);
   cost += static_cast<uint64_t>(c.storage.past + c.storage.page_size);
+  cost += c.storage.without_present ? 1 : 0;
   for (const Layout layout : {c.layouts.q, c.layouts.k, c.layouts.v, c.layouts.out}) {
     cost += static_cast<uint64_t>(layout);
   }

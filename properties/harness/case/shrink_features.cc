@@ -89,6 +89,9 @@ void OfferFp8(const Case& c, std::vector<Case>& out) {
 }
 
 void OfferStorage(const Case& c, std::vector<Case>& out) {
+  if (c.storage.without_present) {
+    Offer(c, out, [](Case& x) { x.storage.without_present = false; });
+  }
   for (int64_t Storage::*amount : {&Storage::past, &Storage::page_size}) {
     const int64_t value = c.storage.*amount;
     for (const int64_t lower : {int64_t{1}, value / 2, value - 1}) {

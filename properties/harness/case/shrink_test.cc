@@ -157,6 +157,11 @@ TEST(ShrinkTest, AFeatureThatMattersEndsAloneWithRoundNumbers) {
   expect([](const Case& c) { return c.storage.page_size > 0; },
          [](Case& c) { c.storage.page_size = 1; });
   expect([](const Case& c) { return c.storage.past > 0; }, [](Case& c) { c.storage.past = 1; });
+  expect([](const Case& c) { return c.storage.without_present; },
+         [](Case& c) {
+           c.storage.past = 1;
+           c.storage.without_present = true;
+         });
   expect([](const Case& c) { return c.storage.packed; },
          [](Case& c) {
            c.problem.query_lengths = c.problem.key_lengths = {1};

@@ -184,6 +184,7 @@ void SelectKeys(const std::vector<int64_t>& keep, Case& c) {
   SelectLengths(p.key_lengths, keep);
   SelectLengths(p.prefix_lengths, keep);
   c.storage.past = std::ranges::lower_bound(keep, c.storage.past) - keep.begin();
+  if (c.storage.past == 0) c.storage.without_present = false;
   if (!p.documents) return;
   p.documents->key = SelectIds(p.documents->key, {p.batch, p.kv_len, 1, 1}, 1, keep);
 }

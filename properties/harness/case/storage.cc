@@ -39,6 +39,9 @@ std::optional<std::string> CheckKinds(const Case& c) {
   if (s.past < 0 || s.past > c.problem.kv_len) {
     return fmt::format("storage.past = {} is outside 0..kv_len = {}", s.past, c.problem.kv_len);
   }
+  if (s.without_present && s.past == 0) {
+    return "storage.without_present needs a past; leave it out";
+  }
   if (s.page_size < 0 || s.page_size > kMaxPageSize) {
     return fmt::format("storage.page_size = {} is outside 0..{}", s.page_size, kMaxPageSize);
   }
@@ -106,6 +109,7 @@ void MendStorage(Case& c) {
     if (CheckSharedHeads(c, tensor)) GiveOwnHeads(c, tensor);
   }
   c.storage.past = std::clamp<int64_t>(c.storage.past, 0, c.problem.kv_len);
+  if (c.storage.past == 0) c.storage.without_present = false;
   if (CheckKinds(c)) c.storage = Storage{};
 }
 

@@ -302,6 +302,7 @@ std::string StorageText(const Storage& storage) {
   if (storage.past > 0) {
     text += fmt::format("past = {}  # so many first keys come as past ones\n", storage.past);
   }
+  text += Flag("without_present", storage.without_present);
   if (storage.page_size > 0) text += fmt::format("page_size = {}\n", storage.page_size);
   return text + Flag("ring", storage.ring) + Flag("packed", storage.packed);
 }

@@ -80,6 +80,7 @@ Case OfEverything() {
   p.dropout->keep.bits[5] = 0;
   c.layouts = {Layout::kPackedQkv, Layout::kSharedHead, Layout::kSharedHead, Layout::kPackedQkv};
   c.storage.past = 2;
+  c.storage.without_present = true;
   return c;
 }
 
@@ -115,7 +116,8 @@ TEST(TomlTest, FeaturesReadAsTheyAreWritten) {
         "sinks = [-1.0, 131072.0]  #", "prefix_lengths = [3, 1]  #", "query_lengths = [0, 2]  #",
         "want_scores = \"capped\"\n", "query = [\n  [0, -1],\n  [7, 7],\n]\n",
         "block_q = 16\nblock_k = 2\nshape = [1, 2, 1, 2]\n", "probability = 0.1\n",
-        "q = \"packed_qkv\"\nk = \"shared_head\"\n", "[storage]  #", "past = 2  #"}) {
+        "q = \"packed_qkv\"\nk = \"shared_head\"\n", "[storage]  #", "past = 2  #",
+        "\nwithout_present = true\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -33,9 +33,10 @@ using Json = nlohmann::json;
 int64_t Elements(const Json& finding) {
   const Json& s = finding["sizes"];
   const auto size = [&](const char* name) { return s[name].get<int64_t>(); };
-  return size("batch") *
-         (size("q_heads") * size("q_len") * (size("head_dim") + size("value_dim")) +
-          size("kv_heads") * size("kv_len") * (size("head_dim") + size("value_dim")));
+  // Or seven keys without a lane would be smaller than one key with one.
+  const int64_t lanes = std::max<int64_t>(size("head_dim") + size("value_dim"), 1);
+  return size("batch") * (size("q_heads") * size("q_len") + size("kv_heads") * size("kv_len")) *
+         lanes;
 }
 
 // The finding whose smallest case is the smallest of the run.
@@ -101,6 +102,10 @@ const std::set<std::string_view> kNotNamed = {
     "ring-from-slot-0",
     // No rule mistakes one length for another: keys behind the query length look like a lost tile.
     "query-lengths-hide-keys",
+    // The rule for padded keys gives them score 0, and these have that of the softcap.
+    "softcap-tail-attended",
+    // One product rounded looks like a slightly other scale.
+    "products-in-f16",
 };
 
 // How many keys a fault needs to show: a third tile, or one past a full tile.
@@ -108,6 +113,11 @@ int64_t LongestNeeded(Mutation mutation) {
   const bool needs_three_tiles =
       mutation == Mutation::kTileSkipped || mutation == Mutation::kLateRescaleMissing;
   return needs_three_tiles ? 9 : 5;
+}
+
+// How many queries: a whole tile of 64 where the fault lies in the path for them.
+int64_t MostQueriesNeeded(Mutation mutation) {
+  return mutation == Mutation::kSoftcapTailAttended ? 64 : 3;
 }
 
 class MutantTest : public testing::TestWithParam<Mutant> {};
@@ -130,7 +140,7 @@ TEST_P(MutantTest, IsKilledWithASmallCase) {
   ASSERT_FALSE(findings.empty());
   const Json best = Smallest(findings);
   PrintLine(mutant, findings, best);
-  EXPECT_LE(best["sizes"]["q_len"], 3);
+  EXPECT_LE(best["sizes"]["q_len"], MostQueriesNeeded(mutant.mutation));
   EXPECT_LE(best["sizes"]["kv_len"], LongestNeeded(mutant.mutation));
   EXPECT_LE(best["sizes"]["head_dim"], 3);
   EXPECT_LE(best["sizes"]["batch"], 2);

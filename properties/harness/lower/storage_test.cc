@@ -54,6 +54,11 @@ TEST(StorageTest, ThePastHasTheFirstKeysAndThePresentIsAskedFor) {
   EXPECT_EQ(FloatAt(past, {1, 1, 1, 0}), 111);
   EXPECT_EQ(FloatAt(rest, {1, 1, 0, 0}), 112);
   EXPECT_THAT(Find(call, ATTEST_ROLE_PRESENT_V)->shape, ElementsAre(2, 2, 5, 1));
+  c.storage.without_present = true;
+  const Call without = MustLower(c, Everything()).call;
+  EXPECT_NE(Find(without, ATTEST_ROLE_PAST_K), nullptr);
+  EXPECT_EQ(Find(without, ATTEST_ROLE_PRESENT_K), nullptr);
+  EXPECT_EQ(Find(without, ATTEST_ROLE_PRESENT_V), nullptr);
 }
 
 TEST(StorageTest, PagesHoldTheKeysAndPoisonElsewhere) {

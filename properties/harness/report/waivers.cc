@@ -69,13 +69,16 @@ std::optional<VersionCondition> ParseCondition(std::string text) {
                                                              {"<", Operator::kLess},
                                                              {">", Operator::kMore},
                                                              {"=", Operator::kEqual}};
+  bool is_signed = false;  // only then may a version start with a letter ("=b10256")
   for (const auto& [sign, op] : operators) {
     if (!text.starts_with(sign)) continue;
+    is_signed = true;
     condition.op = op;
     text.erase(0, sign.size());
     break;
   }
-  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0])) == 0) return std::nullopt;
+  const auto start = static_cast<unsigned char>(text.empty() ? '=' : text[0]);
+  if (std::isdigit(start) == 0 && (!is_signed || std::isalpha(start) == 0)) return std::nullopt;
   condition.version = text;
   return condition;
 }

@@ -101,6 +101,17 @@ TEST(Waivers, AnUnexpectedPassIsReported) {
   EXPECT_THAT(Waived(KernelOf("tiled", VerdictKind::kPass, {})).idle_waivers, IsEmpty());
 }
 
+TEST(Waivers, AVersionMayBeANameBehindAnOperator) {
+  const auto waivers = ParseWaivers(
+      "[[waiver]]\nkernel = 'ggml:flash'\nversions = '=b10256'\nreason = 'r'\n"
+      "signature = 'heads.labels_come_back/value/out'",
+      "w.toml");
+  ASSERT_TRUE(waivers) << waivers.error();
+  const Signature signature{"heads.labels_come_back", Cause::kValue, "out", ""};
+  EXPECT_EQ(ReasonToWaive(*waivers, "ggml:flash", "b10256", signature), "r");
+  EXPECT_EQ(ReasonToWaive(*waivers, "ggml:flash", "b10300", signature), "");
+}
+
 TEST(Waivers, BadFilesAreOneLineThatNamesThePlace) {
   const std::pair<std::string, std::string> files[] = {
       {"[[waiver]]\nkernel = 1", "w.toml:2"},

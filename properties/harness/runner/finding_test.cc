@@ -41,14 +41,15 @@ Case PlainCase() {
 }
 
 // As if the run had met it; the case is kept as it is.
-Finding FindingOf(const char* id, const std::string& kernel, int confirmations) {
+Finding FindingOf(const char* id, const std::string& kernel, int confirmations,
+                  Cause cause = Cause::kValue) {
   Opened opened = Open(kernel);
   if (!opened.session) return {};
   Failure failure;
-  failure.signature = {id, Cause::kValue, "out", ""};
+  failure.signature = {id, cause, "out", ""};
   failure.c = PlainCase();
   failure.verdict.kind = VerdictKind::kFail;
-  failure.verdict.cause = Cause::kValue;
+  failure.verdict.cause = cause;
   failure.verdict.output = "out";
   failure.verdict.sentence = "it differs";
   RunOptions options;
@@ -80,6 +81,12 @@ TEST(MakeFinding, ADeterministicKernelIsNotForgivenWhatItDoesNowAndThen) {
   const Finding finding = FindingOf("determinism.a_rerun_gives_the_same_bits", Flaky("bits"), 3);
   EXPECT_EQ(finding.verdict.kind, VerdictKind::kFail);
   EXPECT_EQ(finding.verdict.reason, "intermittent 8 of 20");
+}
+
+TEST(MakeFinding, ACallThatWasLateOnceIsNoFailure) {
+  const Finding finding = FindingOf("equivalence.matches_reference", "reference", 3, Cause::kHang);
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kInconclusive);
+  EXPECT_EQ(finding.verdict.reason, "slow once: past its deadline in none of 20 more runs");
 }
 
 TEST(MakeFinding, MoreConfirmationsThanRecountsAreCounted) {

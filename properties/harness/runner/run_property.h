@@ -94,9 +94,10 @@ PropertyResult RunProperty(const Property& property, const Contract& contract,
 // Shrinks and confirms one failure of `property`: what RunProperty does with each, and
 // `attest shrink` with a file. A failure that does not recur each time has its counts in the
 // verdict's reason: a value or a fault stays FAIL ("intermittent 3 of 20"), for a kernel that was
-// wrong once is wrong; two calls that differed in bits are INCONCLUSIVE ("flaky: failed in 3 of 20
-// runs"), for a kernel that does not repeat itself need not break the relation; unless it is
-// repeating itself that the property is about.
+// wrong once is wrong. Two are INCONCLUSIVE: a call that was late and in no rerun again ("slow
+// once"), for the machine may have been busy; and two calls that differed in bits ("flaky: failed
+// in 3 of 20 runs"), for a kernel that does not repeat itself need not break the relation, unless
+// it is repeating itself that the property is about.
 Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
                     KernelSession& session, const RunOptions& options, RunObserver& observer);
 

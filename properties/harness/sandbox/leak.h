@@ -1,7 +1,7 @@
 // Finds kernels whose memory grows with each call. Growth alone proves nothing: caches fill, pools grow,
 // allocators keep what they had. So growth only raises a suspicion, and what convicts is an experiment: one
-// call, the same each time, made so often in three blocks that a cache has long seen it, and the memory
-// grows by as much in each block. One detector serves one session, and convicts once.
+// call, the same each time, made so often in three blocks that a cache has long seen it; the memory grows
+// by as much in each block, and goes on to in a long run after them. One detector serves one session, and convicts once.
 #ifndef ATTEST_HARNESS_SANDBOX_LEAK_H_
 #define ATTEST_HARNESS_SANDBOX_LEAK_H_
 

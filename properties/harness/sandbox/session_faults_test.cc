@@ -277,15 +277,17 @@ TEST(SessionFaults, OnlyMemoryThatGrowsWithEachCallIsALeak) {
   }
 }
 
-TEST(SessionFaults, WhatACallScribblesOverIsNotTakenForTheLaterOnes) {
+TEST(SessionFaults, WhatACallScribblesOverIsNotTakenForAnAnswer) {
   const auto session = OpenHostile("scribble?every=4");
   Call call = SmallCall();
   const std::vector<Call> calls(9, call);
   const auto results = session->Run(calls);
-  // Which of a batch scribbled cannot be told, for all share the memory; but the last of these nine runs
-  // in a worker of its own.
-  EXPECT_FALSE(results.back().fault);
-  EXPECT_EQ(results.back().outputs.at(0), TensorOf(&call, ATTEST_ROLE_V).image);
+  // Which of a batch scribbled cannot be told, for all share the memory and the worker is ahead of the
+  // harness; but what is given as an answer is one.
+  for (const CallResult& result : results) {
+    if (result.fault) continue;
+    EXPECT_EQ(result.outputs.at(0), TensorOf(&call, ATTEST_ROLE_V).image);
+  }
   EXPECT_TRUE(std::ranges::any_of(results, [](const CallResult& result) {
     return result.fault && result.fault->kind == FaultKind::kInputChanged;
   }));
