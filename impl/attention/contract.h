@@ -39,6 +39,7 @@ enum class WindowSides {                        // which ends of a window a call
 enum class Exclusion {  // features that do not go together in one call, though each is offered
   kCausalWithMask,      // the causal flag and a boolean mask
   kCausalWithBias,      // the causal flag and an additive mask
+  kPastWithoutPresent,  // a past where the present is not asked for
 };
 enum class EmptyRow { kZero, kNan, kMeanValue, kUnmasked, kUnspecified };
 enum class PaddedQueryRows { kZero, kComputed, kUnwritten, kUnspecified };  // at or past the length

@@ -30,8 +30,10 @@ inline const Words<CausalCalls> kCausalCalls = {{"optional", CausalCalls::kOptio
 inline const Words<WindowSides> kWindowSides = {{"both", WindowSides::kBoth},
                                                 {"left", WindowSides::kLeft},
                                                 {"left_if_causal", WindowSides::kLeftIfCausal}};
-inline const Words<Exclusion> kExclusions = {{"causal_with_mask", Exclusion::kCausalWithMask},
-                                             {"causal_with_bias", Exclusion::kCausalWithBias}};
+inline const Words<Exclusion> kExclusions = {
+    {"causal_with_mask", Exclusion::kCausalWithMask},
+    {"causal_with_bias", Exclusion::kCausalWithBias},
+    {"past_without_present", Exclusion::kPastWithoutPresent}};
 inline const Words<EmptyRow> kEmptyRows = {{"zero", EmptyRow::kZero},
                                            {"nan", EmptyRow::kNan},
                                            {"mean_value", EmptyRow::kMeanValue},

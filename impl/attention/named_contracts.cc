@@ -53,6 +53,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
+         "excludes": ["past_without_present"],
          "empty_row": "nan",
          "lse": "none",
          "softcap_order": "after_bias",
@@ -70,6 +71,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
+         "excludes": ["past_without_present"],
          "empty_row": "zero",
          "lse": "none",
          "softcap_order": "before_bias",
@@ -89,6 +91,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
+         "excludes": ["past_without_present"],
          "empty_row": "zero",
          "lse": "none",
          "softcap_order": "before_bias",
@@ -107,6 +110,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
+         "excludes": ["past_without_present"],
          "window_counts": "keys_beside_diagonal",
          "empty_row": "zero",
          "lse": "none",

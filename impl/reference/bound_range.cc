@@ -122,10 +122,23 @@ bool RangeCheck::VisibleMayOverflow(HeadFacts& head, const Row& row) const {
   for (int64_t d = 0; d < p_.value_dim; ++d) {
     double sum = 0;
     for (const int64_t j : keys) sum += std::abs(inputs_.v.At(row.batch, kv_head, j, d));
+    if (filler_) sum += HiddenValueSum(row, d);
     // The running accumulator may hold the plain sum of |v| before it is normalised.
     if (sum * r_.value_reach > r_.range / 2) return true;
   }
   return false;
+}
+
+// Of |v| over hidden keys: with a finite filler, a tile of such keys alone has weights of one until a
+// visible key comes.
+double RangeCheck::HiddenValueSum(const Row& row, int64_t lane) const {
+  const int64_t kv_head = row.head / p_.heads_per_kv_head();
+  double sum = 0;
+  for (int64_t j = 0; j < p_.kv_len; ++j) {
+    const double value = std::abs(inputs_.v.At(row.batch, kv_head, j, lane));
+    if (std::isfinite(value) && !Visible(p_, row, j)) sum += value;
+  }
+  return sum;
 }
 
 // What the row's largest score is at least, as a kernel computes it.

@@ -31,6 +31,7 @@ class RangeCheck {
   bool ScoreMayOverflow(HeadFacts& head, const Row& row, int64_t key) const;
   bool HiddenMayOverflow(HeadFacts& head, const Row& row) const;
   bool VisibleMayOverflow(HeadFacts& head, const Row& row) const;
+  double HiddenValueSum(const Row& row, int64_t lane) const;
   bool QueryMayOverflow(const Row& row) const;
 
   const Problem& p_;

@@ -313,6 +313,20 @@ TEST(BoundSurfaceTest, AFillerThatMightOutweighAVisibleScorePromisesNothing) {
   EXPECT_FALSE(IsUnconstrainedWith({-100, false}, 0, 0, DType::kF16));
 }
 
+// A tile of hidden keys alone has weights of one until a visible key comes.
+TEST(BoundSurfaceTest, WithAFillerTheValuesOfHiddenKeysMayOverflow) {
+  Problem p;
+  p.kv_len = 3;
+  p.key_lengths = {1};
+  Inputs in{Array(p.QShape(), 1), Array(p.KShape(), 1), Array(p.VShape()), {}};
+  in.v.values = {1, 1.5e38, 1.5e38};
+  Contract contract = StrictContract();
+  const Reference reference = ReferenceFor(p, in, contract);
+  EXPECT_FALSE(ErrorBound(p, in, reference, contract).IsUnconstrained({}));
+  contract.masking_value = MaskingValue{-1e30, false};
+  EXPECT_TRUE(ErrorBound(p, in, reference, contract).IsUnconstrained({}));
+}
+
 struct ScoresCase {
   Problem p;
   Inputs in;

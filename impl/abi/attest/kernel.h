@@ -209,7 +209,8 @@ typedef struct attest_kernel_table {
  * window_sides            both | left (never ATTEST_OPTION_WINDOW_RIGHT: causality is all that hides
  *                         keys after the diagonal) | left_if_causal (and causal calls alone have windows)
  * excludes                offered features that no call has together, a list of: causal_with_mask,
- *                         causal_with_bias (cases that have both come as one mask)
+ *                         causal_with_bias (cases that have both come as one mask),
+ *                         past_without_present (a call with a past asks for the present)
  * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
  *                         unspecified
  * padded_query_rows       what rows past their query length hold: zero | computed | unwritten |
@@ -238,7 +239,7 @@ typedef struct attest_kernel_table {
  *     scale_placement     accumulator | storage (scale * q is rounded to the element type)
  *     output_rounding     nearest | truncate
  *     exp_ulp             error of exp in ulp of accumulate (4); exp(0) is 1
- *     flush_to_zero       results below the least normal may become zero (true)
+ *     flush_to_zero       results below the least normal may become zero (true; attest-1: false)
  *     truncating_accumulators   sums drop bits, as matrix units do (false)
  *     lse_of_rounded_weights    the lse sums weights rounded to probability (false)
  *     summation_block     keys are summed in blocks of so many, then the blocks; 0 = any order (0)

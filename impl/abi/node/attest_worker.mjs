@@ -40,8 +40,24 @@ const kBytes = {f32: 4, f64: 8, f16: 2, bf16: 2, bool: 1, i64: 8, e4m3: 1, e5m2:
 const kArrays = {f32: Float32Array, f64: Float64Array, f16: Float32Array, bf16: Float32Array, bool: Uint8Array,
                  i64: BigInt64Array, e4m3: Uint8Array, e5m2: Uint8Array};
 
+const kMessageLimit = 4000;  // characters: the harness takes no endless line
+
 class Unsupported extends Error {
   name = "Unsupported";
+}
+
+// What was thrown, which may be anything, in one line.
+function oneLine(error) {
+  try {
+    return String(error?.message ?? error).slice(0, kMessageLimit).replace(/\s+/g, " ");
+  } catch {
+    return "threw what has no text";
+  }
+}
+
+// Half of a surrogate pair, which JSON cannot carry, becomes U+FFFD.
+function wellFormed(key, value) {
+  return typeof value === "string" ? Buffer.from(value, "utf8").toString("utf8") : value;
 }
 
 const scratch = new DataView(new ArrayBuffer(8));
@@ -211,7 +227,7 @@ class Worker {
         for (const [name, tensor] of Object.entries(outputs)) writeTensor(tensor, name, named?.[name]);
       } catch (error) {
         reply.status = error?.name === "Unsupported" ? Status.unsupported : Status.failed;
-        reply.message = String(error?.message ?? error).replace(/\s+/g, " ");
+        reply.message = oneLine(error);
       }
       this.note(0);
       this.reply(reply);
@@ -219,7 +235,7 @@ class Worker {
   }
 
   reply(fields) {
-    this.control.write(JSON.stringify(fields) + "\n");
+    this.control.write(JSON.stringify(fields, wellFormed) + "\n");
   }
 
   async answer(request) {
@@ -227,7 +243,7 @@ class Worker {
     try {
       this.reply({id: request.id, ...await this[request.op](request)});
     } catch (error) {
-      this.reply({id: request.id, error: String(error?.message ?? error).replace(/\s+/g, " ")});
+      this.reply({id: request.id, error: oneLine(error)});
     }
   }
 

@@ -33,6 +33,7 @@ import sys
 
 CONTROL, ARENA = 3, 4
 PROTOCOL = 1
+MESSAGE_LIMIT = 4000  # characters: the harness takes no endless line
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 try:
@@ -80,11 +81,11 @@ class Refused(Exception):
 
 
 class Memory:
-    """The arena, mapped twice: what is read through `reading` cannot be written."""
+    """The arena. Inputs are read-only to numpy and writable beneath it: who writes to one past numpy (ctypes, a
+    library) then learns from the harness which input was changed, where a crash would say less."""
 
     def __init__(self):
         size = os.fstat(ARENA).st_size
-        self.reading = mmap.mmap(ARENA, size, access=mmap.ACCESS_READ)
         self.writing = mmap.mmap(ARENA, size)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.writing))
 
@@ -94,8 +95,9 @@ class Memory:
         if 0 in shape:
             return numpy.zeros(shape, dtype)
         strides = [dtype.itemsize * stride for stride in tensor["strides"]]
-        memory = self.writing if writable else self.reading
-        return numpy.ndarray(shape, dtype, memory, tensor["offset"], strides)
+        array = numpy.ndarray(shape, dtype, self.writing, tensor["offset"], strides)
+        array.flags.writeable = writable
+        return array
 
 
 class Kernel:
@@ -153,6 +155,9 @@ class Kernel:
     def store(self, name, result, array, dtype):
         """Writes a result, a torch tensor or what numpy takes for an array, into an output."""
         is_tensor = self.torch is not None and isinstance(result, self.torch.Tensor)
+        wrong = wrong_kind(result, is_tensor)
+        if wrong:
+            raise Refused(f"{self.name} returned {name} as {wrong}, expected an array of real numbers")
         if not is_tensor:
             result = numpy.asarray(result)
         if tuple(result.shape) != array.shape:
@@ -165,13 +170,29 @@ class Kernel:
             array[...] = to_bf16(result) if dtype == "bf16" else result
 
 
-def named(result, asked):
+def wrong_kind(result, is_tensor):
+    """What a result is, where it is no array of real numbers; else None."""
+    what = type(result).__name__
+    if is_tensor:
+        return f"{what} of {result.dtype}" if result.is_complex() else None
+    if isinstance(result, numpy.ma.MaskedArray):
+        return what
+    # Types that numpy learns from others, as bf16, are of kind V, without fields.
+    dtype = numpy.asarray(result).dtype
+    if dtype.kind in "biufV" and dtype.names is None:
+        return None
+    return f"{what} of {dtype}" if isinstance(result, (numpy.ndarray, list)) else what
+
+
+def named(result, asked, function):
     """What the function returned, by output name."""
     if isinstance(result, dict):
         return result
-    if isinstance(result, tuple):
-        return dict(zip(asked, result))
-    return {"out": result}
+    if not isinstance(result, tuple):
+        return {"out": result}
+    if len(result) > len(asked):
+        raise Refused(f"{function} returned a tuple of {len(result)}, but was asked for {', '.join(asked)} only")
+    return dict(zip(asked, result))
 
 
 def compute(kernel, memory, call):
@@ -181,8 +202,7 @@ def compute(kernel, memory, call):
         if role in OUTPUTS:
             outputs[OUTPUTS[role]] = (memory.array(tensor, True), dtype)
         elif role in NAMES:
-            # torch knows no read-only memory, and a crash would say less than the harness does when it
-            # finds an input changed.
+            # torch knows no read-only memory; the harness finds an input that was changed.
             arguments[NAMES[role]] = kernel.shown(memory.array(tensor, kernel.torch is not None), dtype)
         else:
             raise NotImplementedError(f"role {role}")
@@ -201,7 +221,7 @@ def compute(kernel, memory, call):
         if not kernel.takes(name):
             raise NotImplementedError(f"{kernel.name} takes no {name}")
     asked = [name for name in OUTPUTS.values() if name in outputs]
-    results = named(kernel.function(**arguments), asked)
+    results = named(kernel.function(**arguments), asked, kernel.name)
     for name in asked:
         if results.get(name) is None:
             raise Refused(f"{kernel.name} returned no {name}")
@@ -209,7 +229,11 @@ def compute(kernel, memory, call):
 
 
 def one_line(error):
-    text = " ".join(str(error).split()) or type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # a kernel's own exception may not know how to show itself
+        text = ""
+    text = " ".join(text[:MESSAGE_LIMIT].split()) or type(error).__name__
     return text if isinstance(error, (Refused, NotImplementedError)) else f"{type(error).__name__}: {text}"
 
 
@@ -219,7 +243,8 @@ class Worker:
         self.kernel = self.memory = None
 
     def reply(self, **fields):
-        self.control.sendall((json.dumps(fields) + "\n").encode())
+        # Half of a surrogate pair, which JSON cannot carry, becomes a question mark.
+        self.control.sendall((json.dumps(fields, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
 
     def load(self, request):
         if request["protocol"] != PROTOCOL:

@@ -258,7 +258,9 @@ void RequireStorage(const Contract& c, std::vector<std::string>& bins) {
   bins.push_back("storage=plain");
   if (c.Has(Feature::kPast) && Allows(c.limits.max_kv_len, 2)) {
     bins.push_back("storage=past");
-    if (c.Has(Feature::kPresent)) bins.push_back("storage=past_without_present");
+    if (c.Has(Feature::kPresent) && !c.Excludes(Exclusion::kPastWithoutPresent)) {
+      bins.push_back("storage=past_without_present");
+    }
   }
   if (c.Has(Feature::kPages)) bins.push_back("storage=pages");
   if (c.Has(Feature::kRing)) bins.push_back("storage=ring");

@@ -65,6 +65,8 @@ enum Flags : uint8_t {
 
 constexpr int64_t kMaxBatch = 8, kMaxKvHeads = 8, kMaxRatio = 4, kMaxQLen = 40, kMaxKvLen = 255,
                   kMaxDim = 40;
+// Families that came later have no byte: every byte means one of these already.
+constexpr int kRecordValueFamilies = 10, kRecordBiasFamilies = 5;
 // Multiply-adds of a case: a fuzzer wants thousands of cases a second.
 constexpr int64_t kMaxWork = int64_t{1} << 18;
 
@@ -258,6 +260,11 @@ Refusal EncodeData(const Case& c, const Version& version, CaseRecord& r) {
     return fmt::format("{} overrides do not fit in {} slots", c.overrides.size(),
                        version.override_slots);
   }
+  if (static_cast<int>(c.recipe.values) >= kRecordValueFamilies ||
+      static_cast<int>(c.recipe.bias) >= kRecordBiasFamilies) {
+    return fmt::format("no byte stands for the families {} and {}", Name(c.recipe.values),
+                       Name(c.recipe.bias));
+  }
   r[kAtFamilies] = static_cast<uint8_t>(c.recipe.scores);
   r[kAtFamilies + 1] = static_cast<uint8_t>(c.recipe.values);
   r[kAtFamilies + 2] = static_cast<uint8_t>(c.recipe.bias);
@@ -309,8 +316,8 @@ Case DecodeCase(std::span<const uint8_t> bytes) {
   p.mask = DecodePlane(r, p, kAtMask, version.mask);
   p.bias = DecodePlane(r, p, kAtBias, version.bias);
   c.recipe.scores = static_cast<ScoreFamily>(r[kAtFamilies] % kScoreFamilyCount);
-  c.recipe.values = static_cast<ValueFamily>(r[kAtFamilies + 1] % kValueFamilyCount);
-  c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kBiasFamilyCount);
+  c.recipe.values = static_cast<ValueFamily>(r[kAtFamilies + 1] % kRecordValueFamilies);
+  c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kRecordBiasFamilies);
   c.recipe.seed = LoadField(r, kAtSeed, 8);
   c.layouts = DecodeLayouts(r[kAtLayouts]);
   if (version.number == kTwo.number) DecodeFeatures(r, c);

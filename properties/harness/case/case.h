@@ -52,8 +52,9 @@ enum class ValueFamily : uint8_t {
   kCancelling,  // +c and -c alternating with the key
   kDenormal,
   kSignedZeros,
+  kLarge,  // up to +-1e6 (+-6e4 for f16): what clamps its output to another type's range shows
 };
-inline constexpr int kValueFamilyCount = 10;
+inline constexpr int kValueFamilyCount = 11;
 
 enum class BiasFamily : uint8_t {
   kZero,
@@ -61,8 +62,11 @@ enum class BiasFamily : uint8_t {
   kNormal,
   kWide,         // uniform in +-60
   kRowConstant,  // one value per row, up to -1e4: shifts the row, hides nothing
+  // What models take for -inf, -1e4 down to the type's lowest number: one value a case, at one key in
+  // four and all along one row in eight, 0 elsewhere. It is finite and hides nothing.
+  kFiniteMask,
 };
-inline constexpr int kBiasFamilyCount = 5;
+inline constexpr int kBiasFamilyCount = 6;
 
 std::string_view Name(ScoreFamily family);  // "zero" "small_integers" ...
 std::string_view Name(ValueFamily family);

@@ -105,14 +105,15 @@ void LengthenOne(Draw& draw, Problem& p) {
   (*p.key_lengths)[static_cast<size_t>(draw.Below(p.batch))] = p.kv_len;
 }
 
-// (0, 0), one side open, both closed, and sides that reach beyond every key.
+// (0, 0), one side open, both closed, and sides that reach beyond every key: a little, beyond 16 bits,
+// and to the longest that a problem may have.
 Window DrawWindow(Draw& draw, const Problem& p) {
   const auto side = [&]() -> int64_t {
     const int64_t roll = draw.Below(100);
     if (roll < 25) return 0;
     if (roll < 60) return draw.Between(1, 4);
     if (roll < 85) return draw.Between(0, std::max<int64_t>(p.kv_len, 1));
-    return p.q_len + p.kv_len + 1;
+    return draw.Pick<int64_t>({p.q_len + p.kv_len + 1, 1 << 15, 1 << 16, 1 << 24});
   };
   switch (draw.Below(5)) {
     case 0:
@@ -194,12 +195,20 @@ void DrawAskedScores(Draw& draw, const Contract& contract, Case& c) {
   if (!modes.empty() && !c.storage.packed) c.problem.want_scores = draw.Pick(modes);
 }
 
+// Published scales, and now and then one far from them. By attest's own conventions a scale is a
+// number like any other; ONNX's function body takes its root, and other operators read 0 as "not given".
+double DrawScale(Draw& draw, const Contract& contract) {
+  if (!draw.OneIn(4)) return draw.Pick<double>({1.0, 0.5, 0.125, 2.0, 0.3});
+  if (contract.name != "attest-1") return draw.Pick<double>({1e-3, 8, 64, 0.1767767});
+  return draw.Pick<double>({1e-3, 8, 64, 0.1767767, -0.5, -0.5, -2, 0});
+}
+
 void DrawOutputsAndType(Draw& draw, const Contract& contract, Case& c) {
   Problem& p = c.problem;
   const std::vector<DType> dtypes = OfferedDTypes(contract);
   const bool f32 = std::ranges::find(dtypes, DType::kF32) != dtypes.end();
   p.dtype = f32 && draw.Percent(50) ? DType::kF32 : draw.Pick(dtypes);
-  if (draw.Percent(50)) p.scale = draw.Pick<double>({1.0, 0.5, 0.125, 2.0, 0.3});
+  if (draw.Percent(50)) p.scale = DrawScale(draw, contract);
   p.want_lse = contract.lse != LseKind::kNone;
   p.want_weights = contract.Has(Feature::kWeights) && draw.Percent(35);
   if (!contract.scores.empty() && draw.OneIn(5)) DrawAskedScores(draw, contract, c);

@@ -68,6 +68,16 @@ std::vector<int64_t> DrawLengths(Draw& draw, const Problem& p, int64_t most) {
   return lengths;
 }
 
+// One case in eight has numbers that differ in their upper 32 bits alone.
+Documents DrawDocuments(Draw& draw, const Problem& p) {
+  Documents documents = SeededDocuments(DrawSeed(draw), p);
+  if (!draw.OneIn(8)) return documents;
+  for (auto* ids : {&documents.query, &documents.key}) {
+    for (int64_t& id : *ids) id = id * (int64_t{1} << 32) + 1;
+  }
+  return documents;
+}
+
 BlockMask DrawBlockMask(Draw& draw, const Problem& p) {
   const auto block = [&](int64_t len) { return draw.Pick<int64_t>({1, 2, 3, 16, len + 1}); };
   BlockMask mask;
@@ -128,12 +138,13 @@ void DrawStorage(Draw& draw, const Contract& contract, std::vector<Flag>& flags,
   switch (draw.Pick(kinds)) {
     case Kind::kPast:
       c.storage.past = draw.Between(1, p.kv_len - (contract.Has(Feature::kZeroSizes) ? 0 : 1));
-      c.storage.without_present = contract.Has(Feature::kPresent) && draw.Percent(50);
+      c.storage.without_present = contract.Has(Feature::kPresent) && draw.Percent(50) &&
+                                  !contract.Excludes(Exclusion::kPastWithoutPresent);
       if (draw.Percent(30))
         p.q_len = std::min<int64_t>(p.q_len, 1);  // decoding is what pasts are for
       break;
     case Kind::kPages:
-      c.storage.page_size = draw.Pick<int64_t>({1, 2, 3, 16});
+      c.storage.page_size = draw.Pick<int64_t>({1, 2, 3, 4, 5, 8, 16, 32, 64});
       if (contract.Has(Feature::kKeyLengths)) flags.push_back(Flag::kKeyLengths);
       break;
     case Kind::kRing:
@@ -156,7 +167,7 @@ void DrawFeatures(Draw& draw, const Contract& contract, const std::vector<Flag>&
   const auto on = [&](Flag flag) { return IsOn(flags, flag); };
   if (on(Flag::kQueryLengths)) p.query_lengths = DrawLengths(draw, p, p.q_len);
   if (on(Flag::kPrefix) && p.causal) p.prefix_lengths = DrawLengths(draw, p, p.kv_len);
-  if (on(Flag::kDocuments)) p.documents = SeededDocuments(DrawSeed(draw), p);
+  if (on(Flag::kDocuments)) p.documents = DrawDocuments(draw, p);
   if (on(Flag::kBlockMask)) p.block_mask = DrawBlockMask(draw, p);
   if (on(Flag::kSoftcap)) p.softcap = DrawSoftcap(draw);
   if (on(Flag::kSinks)) p.sinks = DrawSinks(draw, p.q_heads);

@@ -83,8 +83,16 @@ void DrawHeads(Draw& draw, const Contract& contract, const Caps& caps, Problem& 
   const int64_t roll = draw.Below(100);
   p.kv_heads = std::min<int64_t>(roll < 40 ? 1 : roll < 80 ? 2 : 3, caps.kv_heads);
   int64_t ratio = 1;
-  if (contract.Has(Feature::kGqa) && draw.Percent(45)) ratio = draw.Between(2, 3);
-  ratio = std::min(ratio, std::max<int64_t>(caps.q_heads / p.kv_heads, 1));
+  int64_t most = caps.q_heads / p.kv_heads;
+  if (contract.Has(Feature::kGqa) && draw.Percent(45)) {
+    ratio = draw.Between(2, 3);
+    // Long and wide cases have no room for a group.
+    if (caps.style == Style::kOrdinary && draw.OneIn(12)) {
+      ratio = draw.Between(4, 8);
+      most = Limit(contract.limits.max_heads) / p.kv_heads;
+    }
+  }
+  ratio = std::min(ratio, std::max<int64_t>(most, 1));
   p.q_heads = p.kv_heads * ratio;
 }
 
@@ -173,7 +181,7 @@ void DrawModel(Draw& draw, const GeneratorOptions& options, Problem& p) {
       p.head_dim = pick({32, 64, 80, 96, 128});
       break;
     case Model::kHeads:
-      heads(pick({1, 2, 3, 4, 8}), pick({1, 3, 4, 5, 8, 12, 16}));
+      heads(pick({1, 2, 3, 4, 8}), draw.Between(1, 16));
       break;
     case Model::kBatch:
       p.batch = draw.Between(5, 17);

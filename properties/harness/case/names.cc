@@ -40,14 +40,16 @@ constexpr Names<ValueFamily, kValueFamilyCount> kValues = {
      {ValueFamily::kHeavyTailed, "heavy_tailed"},
      {ValueFamily::kCancelling, "cancelling"},
      {ValueFamily::kDenormal, "denormal"},
-     {ValueFamily::kSignedZeros, "signed_zeros"}}};
+     {ValueFamily::kSignedZeros, "signed_zeros"},
+     {ValueFamily::kLarge, "large"}}};
 
 constexpr Names<BiasFamily, kBiasFamilyCount> kBiases = {
     {{BiasFamily::kZero, "zero"},
      {BiasFamily::kSmallIntegers, "small_integers"},
      {BiasFamily::kNormal, "normal"},
      {BiasFamily::kWide, "wide"},
-     {BiasFamily::kRowConstant, "row_constant"}}};
+     {BiasFamily::kRowConstant, "row_constant"},
+     {BiasFamily::kFiniteMask, "finite_mask"}}};
 
 constexpr Names<Layout, kLayoutCount> kLayouts = {{{Layout::kBhsd, "bhsd"},
                                                    {Layout::kBshd, "bshd"},

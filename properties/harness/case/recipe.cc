@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "properties/harness/case/random.h"
 
@@ -98,6 +100,7 @@ RecipeData::RecipeData(const Case& c)
       dtype_(c.problem.dtype),
       traits_(TraitsOf(c.problem.InputDType())),
       largest_key_(TraitsOf(c.problem.dtype).max_finite),
+      largest_bias_(TraitsOf(c.problem.BiasDType()).max_finite),
       value_dim_(c.problem.value_dim),
       chosen_(IsChosen(c.recipe.scores)) {
   const double scale = c.problem.EffectiveScale();
@@ -206,8 +209,18 @@ double RecipeData::V(const Element& e) const {
       return Denormal(traits_, e.hash);
     case ValueFamily::kSignedZeros:
       return SignedZero(e.hash);
+    case ValueFamily::kLarge:
+      return dtype_ == DType::kF16 ? Integer(e.hash, 1875, -937) * 64
+                                   : Integer(e.hash, 2000001, -1000000);
   }
   return 0.0;
+}
+
+double RecipeData::FiniteMask(const Element& e) const {
+  constexpr double kFillers[] = {1e4, 3e4, 65504, 1e9, 1e30, std::numeric_limits<double>::max()};
+  const double filler = kFillers[MixBits(recipe_.seed) % std::size(kFillers)];
+  const bool whole_row = RowHash(DataTensor::kBias, e.batch, e.head, e.position) % 8 == 0;
+  return whole_row || e.hash % 4 == 0 ? -std::min(filler, largest_bias_) : 0.0;
 }
 
 double RecipeData::Bias(const Element& e) const {
@@ -222,6 +235,8 @@ double RecipeData::Bias(const Element& e) const {
       return Integer(e.hash, 120 * 256 + 1, -60 * 256) / 256;
     case BiasFamily::kRowConstant:
       return -Integer(RowHash(DataTensor::kBias, e.batch, e.head, e.position), 10001, 0);
+    case BiasFamily::kFiniteMask:
+      return FiniteMask(e);
   }
   return 0.0;
 }

@@ -37,11 +37,13 @@ class RecipeData {
   double KeyScore(const Element& e) const;   // the score a chosen family wants of a key
   double RowFactor(const Element& e) const;  // what a row multiplies those scores by
   double Plain(const Element& e) const;      // families that draw q and k alike
+  double FiniteMask(const Element& e) const;
 
   Recipe recipe_;
   DType dtype_;
   FormatTraits traits_;  // of the type that q, k and v are stored in
   double largest_key_;
+  double largest_bias_;
   int64_t value_dim_;
   bool chosen_;        // the family puts its scores straight into q.k
   double query_unit_;  // lane 0 of q in a chosen family: a power of two

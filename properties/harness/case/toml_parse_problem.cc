@@ -68,9 +68,10 @@ void CaseParser::ReadDiagonal(const toml::table& table) {
   p.causal = reader_.Bool(table, "causal");
   if (const toml::table* window = reader_.Table(table, "window", false)) {
     reader_.CheckKeys(*window, "window", {"left", "right"});
-    // Twice the sizes: "beyond every key" is a window worth asking for.
-    p.window.left = reader_.Integer(*window, "left", false, 0, 4 * kMaxTomlSize);
-    p.window.right = reader_.Integer(*window, "right", false, 0, 4 * kMaxTomlSize);
+    // As long as a problem's may be: "far beyond every key" is a window worth asking for.
+    constexpr int64_t kMaxSide = int64_t{1} << 24;
+    p.window.left = reader_.Integer(*window, "left", false, 0, kMaxSide);
+    p.window.right = reader_.Integer(*window, "right", false, 0, kMaxSide);
   }
   if (const toml::array* offsets = reader_.ArrayAt(table, "diagonal_offset", false)) {
     p.diagonal_offset = ReadIntegers(*offsets, "diagonal_offset", -kMaxTomlSize, kMaxTomlSize);

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
@@ -25,6 +23,7 @@
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/report/terminal.h"
 #include "properties/harness/report/waivers.h"
+#include "properties/harness/runner/patience.h"
 #include "properties/harness/runner/run_case.h"
 #include "properties/harness/runner/run_property.h"
 
@@ -32,9 +31,6 @@ namespace attest {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// A kernel that hangs in so many properties most likely hangs in all, at a minute or more each.
-constexpr int64_t kMaxHangingProperties = 3;
 
 // What the user wrote.
 struct CheckArguments {
@@ -186,10 +182,10 @@ class CheckRun {
     observer_.SetKernel(kernel.kernel);
     observer_.SetVersion(kernel.identity.version);
     std::set<Signature> known;
-    int64_t hanging = 0;
+    Patience patience;
     for (const Property* property : plan_.properties) {
-      if (hanging >= kMaxHangingProperties) {
-        kernel.results.push_back(NotRun(kernel.kernel, *property, hanging));
+      if (const std::string why = patience.WhyNotRun(); !why.empty()) {
+        kernel.results.push_back(NotRun(kernel.kernel, *property, why));
         --left_;
         continue;
       }
@@ -198,10 +194,8 @@ class CheckRun {
       options.stop_at = ShareOfTime();
       PropertyResult result =
           RunProperty(*property, opened.contract, *opened.session, options, observer_);
-      for (const Finding& finding : result.findings) {
-        known.insert(finding.signature);
-        hanging += finding.signature.cause == Cause::kHang ? 1 : 0;
-      }
+      for (const Finding& finding : result.findings) known.insert(finding.signature);
+      patience.Note(result);
       kernel.results.push_back(std::move(result));
     }
     kernel.findings = observer_.TakeFindings();
@@ -231,12 +225,12 @@ class CheckRun {
   }
 
   static PropertyResult NotRun(const std::string& kernel, const Property& property,
-                               int64_t hanging) {
+                               const std::string& why) {
     PropertyResult result;
     result.kernel = kernel;
     result.property = property.id;
     result.verdict = VerdictKind::kInconclusive;
-    result.reason = fmt::format("not run: the kernel hangs in {} properties", hanging);
+    result.reason = why;
     return result;
   }
 

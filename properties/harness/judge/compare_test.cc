@@ -419,6 +419,19 @@ TEST_F(JudgedCase, WhatMayOverflowIsCountedAndNotJudged) {
   EXPECT_GE(v.unconstrained_rows, 1);
 }
 
+TEST_F(JudgedCase, NoBitsStayWhereAFiniteFillerMightOutweighTheRow) {
+  cases_[0].overrides.push_back({DataTensor::kQ, {0, 0, 0, 0}, 1e16});
+  cases_[0].overrides.push_back({DataTensor::kK, {0, 0, 0, 0}, -1e16});
+  Rerun();
+  outcomes_[1].out.At(0, 0, 0, 0) += 1;
+  EXPECT_EQ(Relate(true).kind, VerdictKind::kFail);
+  contract_.masking_value = MaskingValue{-1e30, false};
+  EXPECT_EQ(Relate(true).kind, VerdictKind::kPass);
+  EXPECT_EQ(Relate(true).unconstrained_rows, 1);
+  outcomes_[1].out.At(0, 0, 1, 0) += 1;
+  EXPECT_EQ(Relate(true).kind, VerdictKind::kFail) << "row 1 sees a score that no filler outweighs";
+}
+
 TEST_F(JudgedCase, VisibleNanIsDueWherePromised) {
   cases_[0].overrides.push_back({DataTensor::kV, {0, 0, 1, 0}, kNaN});  // rows 1 and 2 see it
   contract_.visible_nan_propagates = true;

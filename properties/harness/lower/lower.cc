@@ -82,7 +82,8 @@ void AddOutputs(Call& call, const Case& c, const Contract& contract) {
   }
   if (p.want_scores) dense(ATTEST_ROLE_SCORES, p.WeightsShape());
   // What the present of 8-bit keys would be stored in, nobody has said.
-  const bool is_asked = c.storage.past > 0 && !c.storage.without_present;
+  const bool is_asked = c.storage.past > 0 && (!c.storage.without_present ||
+                                               contract.Excludes(Exclusion::kPastWithoutPresent));
   if (is_asked && contract.Has(Feature::kPresent) && !p.fp8) {
     dense(ATTEST_ROLE_PRESENT_K, p.KShape());
     dense(ATTEST_ROLE_PRESENT_V, p.VShape());

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -193,6 +195,10 @@ tl::expected<std::vector<Waiver>, std::string> ParseWaivers(std::string_view tex
 }
 
 tl::expected<std::vector<Waiver>, std::string> ReadWaivers(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {  // it opens, and reads as if it were empty
+    return tl::unexpected(path + ": is a folder; name a file of waivers");
+  }
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();

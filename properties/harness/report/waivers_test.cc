@@ -132,6 +132,9 @@ TEST(Waivers, BadFilesAreOneLineThatNamesThePlace) {
     EXPECT_EQ(waivers.error().find('\n'), std::string::npos) << text;
   }
   EXPECT_THAT(ReadWaivers("/nowhere/w.toml").error(), HasSubstr("/nowhere/w.toml"));
+  const auto folder = ReadWaivers(testing::TempDir());
+  ASSERT_FALSE(folder) << "a folder is no empty file";
+  EXPECT_THAT(folder.error(), HasSubstr("folder"));
 }
 
 }  // namespace

@@ -67,8 +67,9 @@ class FailureProbe {
   Verdict verdict_;
 };
 
-bool IsStopped(const RunOptions& options) {
-  return options.stop != nullptr && options.stop->load();
+bool IsOver(const RunOptions& options) {
+  return (options.stop != nullptr && options.stop->load()) ||
+         (options.stop_at && Clock::now() >= *options.stop_at);
 }
 
 ShrunkCase ShrinkFailure(const Property& property, const Case& failing, FailureProbe& probe,
@@ -82,20 +83,21 @@ ShrunkCase ShrinkFailure(const Property& property, const Case& failing, FailureP
         observer.OnShrink(property, ++tries);
         return probe.StillFails(c);
       },
-      budget, [&] { return IsStopped(options) || Clock::now() >= end; });
+      budget, [&] { return IsOver(options) || Clock::now() >= end; });
 }
 
 // Reruns the smallest case. Three runs of which one fails say little, so where not all do they go
-// on, for as long as shrinking may take.
+// on, for as long as shrinking may take. Where the run is over one is all.
 void Confirm(FailureProbe& probe, const RunOptions& options, Finding& finding) {
   const auto end = Clock::now() + options.shrink_time;
   // Each rerun of a hang costs a whole deadline.
   const int wanted = probe.signature().cause == Cause::kHang ? std::min(1, options.confirmations)
                                                              : options.confirmations;
   const auto is_enough = [&] {
+    if (finding.confirmations >= 1 && IsOver(options)) return true;
     return finding.confirmations >= wanted &&
            (finding.confirmed == finding.confirmations ||
-            finding.confirmations >= options.recounts || Clock::now() >= end || IsStopped(options));
+            finding.confirmations >= options.recounts || Clock::now() >= end);
   };
   // A leak was found by repeating a call, and shows in no single case.
   while (probe.signature().cause != Cause::kLeak && !is_enough()) {

@@ -136,6 +136,31 @@ TEST(RunProperty, SignaturesKnownBeforeAreCountedAndNotReportedAgain) {
   EXPECT_EQ(second.verdict, VerdictKind::kFail);
 }
 
+// The limits are set so that any restart is slow, for a kernel in C++ that aborts in each call.
+PropertyResult OfAbortingKernel(const RunOptions& options) {
+  Opened opened = Open("hostile:abort");
+  if (!opened.session) return {};
+  RunObserver observer;
+  return RunProperty(*FindProperty("row_sums.ones_give_one"), opened.contract, *opened.session,
+                     options, observer);
+}
+
+TEST(RunProperty, EndsAfterSlowDeathsButNotAfterQuickOnes) {
+  RunOptions options;
+  options.plan.cases_per_property = 40;
+  options.shrink_budget = 0;
+  const PropertyResult quick = OfAbortingKernel(options);
+  EXPECT_EQ(quick.verdict, VerdictKind::kFail);
+  EXPECT_FALSE(quick.dies_slowly);
+  EXPECT_EQ(quick.cases_run(), 40);
+  options.slow_restart = options.slow_deaths_time = std::chrono::milliseconds(0);
+  const PropertyResult slow = OfAbortingKernel(options);
+  EXPECT_EQ(slow.verdict, VerdictKind::kFail);
+  EXPECT_TRUE(slow.dies_slowly);
+  EXPECT_LT(slow.cases_run(), 40);
+  EXPECT_THAT(slow.reason, testing::HasSubstr("deaths of the worker"));
+}
+
 TEST(Covers, APatternWithoutAClassNamesAllOfThem) {
   const Signature classed{"a.b", Cause::kValue, "out", "one-class"};
   const Signature other{"a.b", Cause::kValue, "out", "other-class"};

@@ -71,6 +71,11 @@ class PropertyRun {
     if (facts_.cut_short.empty() && hangs_ >= options_.max_hangs) {
       facts_.cut_short = fmt::format("stopped after {} hangs", hangs_);
     }
+    if (facts_.cut_short.empty() && DiesSlowly()) {
+      result_.dies_slowly = true;
+      facts_.cut_short = fmt::format("stopped after {} deaths of the worker, at {:.1f} s each",
+                                     slow_deaths_, slow_deaths_seconds_ / slow_deaths_);
+    }
     return facts_.cut_short.empty();
   }
 
@@ -88,17 +93,35 @@ class PropertyRun {
 
   Answer Test(const Case& c) {
     if (IsTimeUp()) return Answer::kStop;
+    const SessionStats before = session_.stats();
     CaseResult result =
         RunCase(property_, c, contract_, session_,
                 [this](const Signature& signature) { return WantsCause(signature); });
+    CountDeaths(before, session_.stats());
     // What was being waited for says nothing.
     if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);
     for (Failure& failure : result.failures) Consider(std::move(failure));
-    if (!pending_.empty() || hangs_ >= options_.max_hangs) return Answer::kStop;
+    if (!pending_.empty() || hangs_ >= options_.max_hangs || DiesSlowly()) return Answer::kStop;
     return says_something ? Answer::kHolds : Answer::kSaysNothing;
+  }
+
+  // A restart is the mark of a death, whatever its cause; what it costs is waited for in the session.
+  void CountDeaths(const SessionStats& before, const SessionStats& after) {
+    const int64_t deaths = after.restarts - before.restarts;
+    const double seconds = after.seconds_in_worker - before.seconds_in_worker;
+    const double limit = std::chrono::duration<double>(options_.slow_restart).count();
+    if (deaths == 0 || seconds < limit * static_cast<double>(deaths)) return;
+    slow_deaths_ += static_cast<int>(deaths);
+    slow_deaths_seconds_ += seconds;
+  }
+
+  bool DiesSlowly() const {
+    return result_.cases.count(VerdictKind::kFail) > 0 &&
+           slow_deaths_ >= options_.max_slow_deaths &&
+           slow_deaths_seconds_ > std::chrono::duration<double>(options_.slow_deaths_time).count();
   }
 
   bool IsTimeUp() {
@@ -211,6 +234,8 @@ class PropertyRun {
   std::vector<Failure> pending_;
   int64_t draws_ = 0;
   int hangs_ = 0;
+  int slow_deaths_ = 0;
+  double slow_deaths_seconds_ = 0;  // spent in cases in which the worker died
   RunFacts facts_;
   PropertyResult result_;
 };

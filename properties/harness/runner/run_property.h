@@ -33,7 +33,8 @@ const Plan* FindPlan(std::string_view name);
 struct RunOptions {
   Plan plan = Plans().front();
   uint64_t seed = 1;
-  std::optional<std::chrono::steady_clock::time_point> stop_at;  // --for; a cut is INCONCLUSIVE
+  // --for; a cut is INCONCLUSIVE. Shrinking ends then too, and the reruns of a finding after the first.
+  std::optional<std::chrono::steady_clock::time_point> stop_at;
   int64_t shard_index = 0;  // this shard runs cases i with i % shard_count == shard_index
   int64_t shard_count = 1;
   int64_t shrink_budget = 1500;  // cases tried while shrinking one finding
@@ -46,6 +47,11 @@ struct RunOptions {
   // Shrinking one finding ends here too: a candidate that hangs costs a whole deadline.
   std::chrono::milliseconds shrink_time{20000};
   int max_hangs = 2;  // a property ends after so many hangs: it has failed by then
+  // A property that has failed also ends after so many slow restarts of the worker that took longer than
+  // this together. What restarts faster is tested to the end, however often it dies.
+  int max_slow_deaths = 10;
+  std::chrono::milliseconds slow_deaths_time{10000};
+  std::chrono::milliseconds slow_restart{100};  // Python with numpy: about 1 s; in C++: 5 ms
   // Signatures reported already: counted, but not shrunk and reported again.
   std::set<Signature> known;
   const std::atomic<bool>* stop = nullptr;  // set from outside: finish with what is there
@@ -71,7 +77,8 @@ struct PropertyResult {
   std::map<std::string, int64_t> marginal_reasons;  // "bits" "statistics": cases
   BinCounts bins;
   std::vector<Finding> findings;
-  bool waived = false;  // FAIL, by findings that are all waived
+  bool waived = false;       // FAIL, by findings that are all waived
+  bool dies_slowly = false;  // ended early; see RunOptions::max_slow_deaths
 
   int64_t cases_run() const;  // all that ran and said something; UNSUPPORTED ones did not
 };

@@ -271,7 +271,8 @@ TEST(SessionFaults, OnlyMemoryThatGrowsWithEachCallIsALeak) {
         faults += result.fault ? 1 : 0;
         if (!result.fault) continue;
         EXPECT_EQ(result.fault->kind, FaultKind::kLeak);
-        EXPECT_THAT(result.fault->detail, HasSubstr("bytes a call, over 96 calls alike"));
+        EXPECT_THAT(result.fault->detail,
+                    testing::MatchesRegex(".* bytes a call, over 1... calls alike"));
       }
     EXPECT_EQ(faults, std::string_view(variant) == "ok" ? 0 : 1) << variant;
   }

@@ -16,6 +16,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"lengths-off-by-one", "key lengths are one too long or too short"},
     {"mask-ignored", "the boolean mask is not applied"},
     {"mask-inverted", "the boolean mask is read with the opposite polarity"},
+    {"mask-added", "the boolean mask is added to the scores as a number"},
     {"mask-transposed", "the boolean mask is read as [key, query]"},
     {"bias-ignored", "the additive mask is not applied"},
     {"bias-as-mask", "the additive mask hides, and its finite values are not added"},

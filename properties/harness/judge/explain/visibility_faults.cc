@@ -18,6 +18,21 @@ void AddOf(HypothesisBank& bank, std::string_view cause_class, std::string phras
       [change = std::move(change)](const Scene&, const Row&, RowCase& c) { change(c.problem); });
 }
 
+// The mask's bytes as the kernel is given them, whose polarity is the contract's.
+void AddMaskAsNumber(const Scene& scene, const Row&, RowCase& c) {
+  const bool one_means_hidden = scene.context().contract.mask_true_means == MaskPolarity::kHide;
+  if (!c.problem.bias) {
+    c.problem.bias = c.problem.mask;
+    std::fill(c.problem.bias->bits.begin(), c.problem.bias->bits.end(), uint8_t{1});
+    c.bias.assign(static_cast<size_t>(c.problem.kv_len), 0.0);
+  }
+  for (int64_t j = 0; j < c.problem.kv_len; ++j) {
+    const bool attends = c.problem.mask->At(0, 0, 0, j);
+    c.bias[static_cast<size_t>(j)] += attends != one_means_hidden ? 1 : 0;
+  }
+  c.problem.mask.reset();
+}
+
 void AddDropped(const Problem& p, HypothesisBank& bank) {
   if (p.causal) {
     AddOf(bank, "causal-ignored", "the causal flag were ignored",
@@ -32,6 +47,7 @@ void AddDropped(const Problem& p, HypothesisBank& bank) {
     AddOf(bank, "mask-inverted", "the mask meant the opposite", [](Problem& row) {
       for (uint8_t& bit : row.mask->bits) bit ^= 1;
     });
+    bank.AddCase("mask-added", "the mask were added to the scores as 0 and 1", AddMaskAsNumber);
   }
   if (p.bias) {
     AddOf(bank, "bias-ignored", "the additive mask were ignored",
