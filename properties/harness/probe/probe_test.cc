@@ -99,9 +99,17 @@ std::vector<std::string> Missed(Contract found, const Contract& due) {
   return fields;
 }
 
+// The emulation takes a past with or without its present, which is more than a contract that excludes
+// one of them asks for.
+Contract WithAnyPast(Contract contract) {
+  contract.excludes.erase(Exclusion::kPastWithoutPresent);
+  return contract;
+}
+
 // Two diagonals that a call chooses between are told apart from one another on 2 x 5, not from key
 // lengths; and without key lengths the rules by kv_len and by key length are one.
 Contract Distinguishable(Contract contract) {
+  contract = WithAnyPast(std::move(contract));
   auto& rules = contract.causal_offset;
   const bool several = rules.size() > 1;
   if ((several || !contract.Has(Feature::kKeyLengths)) &&
@@ -134,7 +142,7 @@ TEST_P(PublishedContractTest, IsRecoveredFromAKernelThatDeclaresIt) {
   ASSERT_TRUE(report.answered) << report.refusal;
   EXPECT_LT(report.calls, kMostCalls);
   EXPECT_FALSE(report.contradicts()) << ReportText(GetParam(), report, due);
-  EXPECT_THAT(Missed(report.proposed, due), IsEmpty());
+  EXPECT_THAT(Missed(WithAnyPast(report.proposed), WithAnyPast(due)), IsEmpty());
   EXPECT_EQ(report.proposed.name, GetParam());
 }
 

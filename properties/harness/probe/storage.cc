@@ -9,6 +9,8 @@
 namespace attest::probe {
 namespace {
 
+using namespace contract_words;
+
 // Keys `first` to `last` of an array [batch, heads, keys, dim].
 Array KeysOf(const Array& array, int64_t first, int64_t last) {
   Array part({array.shape[0], array.shape[1], last - first, array.shape[3]});
@@ -70,22 +72,41 @@ bool SameValues(const Array& a, const Array& b) {
   return a.shape == b.shape && a.values == b.values;
 }
 
+// `alone` is a call with a past that does not ask for the present; one that does has worked.
+void NotePastWithoutPresent(Notebook& notes, const Trial& alone) {
+  constexpr auto kWhat = Exclusion::kPastWithoutPresent;
+  const bool works = alone.uptake == Uptake::kWorks;
+  if (works) notes.found.excludes.erase(kWhat);
+  if (!works) notes.found.excludes.insert(kWhat);
+  const std::string_view observed = works                              ? "works"
+                                    : alone.uptake == Uptake::kRefused ? "refused"
+                                                                       : "the past is lost";
+  const bool excluded = notes.declared.Excludes(kWhat);
+  Compare(notes, WordOf(kExclusions, kWhat), observed, excluded ? "refused" : "works",
+          notes.declared.Has(Feature::kPast) && (!excluded || observed == "refused"),
+          alone.evidence);
+}
+
 void ProbePast(Notebook& notes) {
   TinyCall call = notes.Plain(2, 4);
   const Array all_k = call.k, all_v = call.v;
   GivePast(call, 3);
-  NoteFeature(notes, Feature::kPast, Try(notes, call, PlainWeight, PlainWeight));
+  const Trial alone = Try(notes, call, PlainWeight, PlainWeight);
   const auto shape = [](const Array& a) {
     return std::vector<int64_t>(a.shape.begin(), a.shape.end());
   };
   call.Ask(ATTEST_ROLE_PRESENT_K, notes.form.dtype, shape(all_k));
   call.Ask(ATTEST_ROLE_PRESENT_V, notes.form.dtype, shape(all_v));
-  Reading reading = notes.lab.Run(call);
+  Trial both = Try(notes, call, PlainWeight, PlainWeight);
+  const bool needs_present = alone.uptake != Uptake::kWorks && both.uptake == Uptake::kWorks;
+  NoteFeature(notes, Feature::kPast, needs_present ? both : alone);
+  if (both.uptake == Uptake::kWorks) NotePastWithoutPresent(notes, alone);
+  const Reading& reading = both.reading;
   const bool works = reading.computed() &&
                      SameValues(reading.Output(ATTEST_ROLE_PRESENT_K), all_k) &&
                      SameValues(reading.Output(ATTEST_ROLE_PRESENT_V), all_v);
   NoteFeature(notes, Feature::kPresent,
-              TrialOf(std::move(reading), works, false,
+              TrialOf(std::move(both.reading), works, false,
                       works ? "past and new keys in order" : "not past and new keys in order"));
 }
 
