@@ -229,7 +229,7 @@ async function main() {
     staysByItself(browser, url);
   } finally {
     if (browser) await browser.close();
-    rmSync(folder, {recursive: true, force: true, maxRetries: 5});
+    rmSync(folder, {recursive: true, force: true, maxRetries: 20, retryDelay: 100});
   }
   return 0;
 }
