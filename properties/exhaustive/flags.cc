@@ -145,6 +145,11 @@ void Blocks(Case& c) {
 }
 
 // Keeps two weights in three.
+// A prefix says nothing without causality, and no case carries what says nothing.
+void SetPrefix(Case& c, int64_t first) {
+  if (c.problem.causal) c.problem.prefix_lengths = Split(c, first, c.problem.kv_len);
+}
+
 void DropThird(Case& c) {
   c.problem.dropout = Dropout{
       0.5, MakePlane(c.problem.WeightsShape(), [](int64_t b, int64_t h, int64_t i, int64_t j) {
@@ -280,9 +285,8 @@ std::vector<FlagFactor> MakeFactors() {
           c.problem.alibi_slopes = PerHead(c, {0.5, -0.25, 0, 1});
         }}},
       {{"", Nothing},
-       {"prefix of 1", [](Case& c) { c.problem.prefix_lengths = Split(c, 1, c.problem.kv_len); }},
-       {"prefix of all",
-        [](Case& c) { c.problem.prefix_lengths = Split(c, c.problem.kv_len, c.problem.kv_len); }}},
+       {"prefix of 1", [](Case& c) { SetPrefix(c, 1); }},
+       {"prefix of all", [](Case& c) { SetPrefix(c, c.problem.kv_len); }}},
       {{"", Nothing},
        {"returning documents", ReturningDocuments},
        {"runs of documents", DocumentRuns}},

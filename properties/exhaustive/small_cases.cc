@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "properties/exhaustive/flags.h"
+#include "properties/harness/case/offers.h"
 #include "properties/harness/case/random.h"
 
 namespace attest {
@@ -122,6 +123,7 @@ Case SmallCase(const SmallScope& scope, int64_t number) {
   Case c;
   c.problem = SweptProblem(found, within);
   ApplyFlags(row, c);
+  if (!LooksAtDiagonal(c.problem)) c.problem.diagonal_offset.clear();
   c.origin = fmt::format("small case {}: {}", number, Describe(row));
   return c;
 }
