@@ -36,10 +36,11 @@ enum class WindowSides {                        // which ends of a window a call
   kLeft,          // no right end: only causality hides keys after the diagonal
   kLeftIfCausal,  // and windows come with the causal flag only
 };
-enum class Exclusion {  // features that do not go together in one call, though each is offered
-  kCausalWithMask,      // the causal flag and a boolean mask
-  kCausalWithBias,      // the causal flag and an additive mask
-  kPastWithoutPresent,  // a past where the present is not asked for
+enum class Exclusion {    // features that do not go together in one call, though each is offered
+  kCausalWithMask,        // the causal flag and a boolean mask
+  kCausalWithBias,        // the causal flag and an additive mask
+  kPastWithoutPresent,    // a past where the present is not asked for
+  kFewerKeysThanQueries,  // a batch item with fewer keys (its length, else kv_len) than queries
 };
 enum class EmptyRow { kZero, kNan, kMeanValue, kUnmasked, kUnspecified };
 enum class PaddedQueryRows { kZero, kComputed, kUnwritten, kUnspecified };  // at or past the length

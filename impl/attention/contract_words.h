@@ -33,7 +33,8 @@ inline const Words<WindowSides> kWindowSides = {{"both", WindowSides::kBoth},
 inline const Words<Exclusion> kExclusions = {
     {"causal_with_mask", Exclusion::kCausalWithMask},
     {"causal_with_bias", Exclusion::kCausalWithBias},
-    {"past_without_present", Exclusion::kPastWithoutPresent}};
+    {"past_without_present", Exclusion::kPastWithoutPresent},
+    {"fewer_keys_than_queries", Exclusion::kFewerKeysThanQueries}};
 inline const Words<EmptyRow> kEmptyRows = {{"zero", EmptyRow::kZero},
                                            {"nan", EmptyRow::kNan},
                                            {"mean_value", EmptyRow::kMeanValue},

@@ -210,7 +210,9 @@ typedef struct attest_kernel_table {
  *                         keys after the diagonal) | left_if_causal (and causal calls alone have windows)
  * excludes                offered features that no call has together, a list of: causal_with_mask,
  *                         causal_with_bias (cases that have both come as one mask),
- *                         past_without_present (a call with a past asks for the present)
+ *                         past_without_present (a call with a past asks for the present),
+ *                         fewer_keys_than_queries (no batch item has fewer keys, the past among them,
+ *                         than it has queries)
  * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
  *                         unspecified
  * padded_query_rows       what rows past their query length hold: zero | computed | unwritten |

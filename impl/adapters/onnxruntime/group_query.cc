@@ -176,11 +176,11 @@ bool HasCausalSwitch(const std::string& version) {
 // - attention_bias "(batch_size or 1, num_heads or 1, sequence_length, total_sequence_length)".
 // - head_sink is of the inputs' type, attest's sinks are f32: no sinks beside f16.
 // - head_size must be a multiple of 8. That stands in no document, but in the runtime's own refusal.
-// An item cannot have fewer keys than queries, for which a contract has no word, and a present of items
-// of unequal lengths leaves open what attest compares. So ?step= chooses what is offered:
+// An item cannot have fewer keys than queries, and a present of items of unequal lengths leaves open what
+// attest compares. So ?step= chooses what is offered:
 //   token   one query an item, any batch, past and present
-//   ragged  one query an item, any batch, key lengths. A length of 0 is refused, which is no fault
-//   chunk   one batch item, past and present. More queries than keys are refused, which is no fault
+//   ragged  one query an item, any batch, key lengths
+//   chunk   one batch item, past and present
 std::string GroupQueryContract(const Settings& settings) {
   return std::string(R"({"contract": "ort-gqa", "causal": ")") +
          (HasCausalSwitch(settings.version) ? "optional" : "always") +
@@ -190,7 +190,7 @@ std::string GroupQueryContract(const Settings& settings) {
          (settings.sinks ? R"(, "sinks"], "dtypes": ["f32"])" : R"(], "dtypes": ["f32", "f16"])") +
          R"(, "limits": {"head_dim_multiple": 8, )" +
          (settings.step == "chunk" ? R"("max_batch": 1})" : R"("max_q_len": 1})") +
-         R"(, "concurrent_calls": true,
+         R"(, "excludes": ["fewer_keys_than_queries"], "concurrent_calls": true,
              "options": {"step": ["token", "ragged", "chunk"], "sinks": ["off", "on"]}})";
 }
 

@@ -95,6 +95,9 @@ std::optional<std::string> UnofferedTogether(const CallView& call, const Contrac
       (call.causal && call.bias && c.Excludes(Exclusion::kCausalWithBias))) {
     return "causality does not go with a mask";
   }
+  for (int64_t b = 0; c.Excludes(Exclusion::kFewerKeysThanQueries) && b < call.batch; ++b) {
+    if (call.KeyLength(b) < call.QueryLength(b)) return "fewer keys than queries are not offered";
+  }
   if (c.window_sides == WindowSides::kBoth) return std::nullopt;
   if (call.window_right) return "windows have no right end";
   if (call.window_left && !call.causal && c.window_sides == WindowSides::kLeftIfCausal) {

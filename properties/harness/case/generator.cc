@@ -94,6 +94,16 @@ bool Contains(const std::vector<Flag>& flags, Flag flag) {
   return std::ranges::find(flags, flag) != flags.end();
 }
 
+// Where the contract wants as many keys as queries: shortens the queries, or lengthens the items.
+void KeepKeysForQueries(const Contract& contract, Problem& p) {
+  if (!contract.Excludes(Exclusion::kFewerKeysThanQueries)) return;
+  p.q_len = std::min(p.q_len, p.kv_len);
+  for (size_t b = 0; p.key_lengths && b < p.key_lengths->size(); ++b) {
+    int64_t& keys = (*p.key_lengths)[b];
+    keys = std::max(keys, p.query_lengths ? (*p.query_lengths)[b] : p.q_len);
+  }
+}
+
 void DrawKeyLengths(Draw& draw, Problem& p) {
   p.key_lengths.emplace();
   for (int64_t b = 0; b < p.batch; ++b) p.key_lengths->push_back(DrawLength(draw, p.kv_len));
@@ -167,9 +177,11 @@ bool DrawDiagonal(Draw& draw, const Contract& contract, Case& c) {
 void DrawOptions(Draw& draw, const Contract& contract, SizeClass sizes, Case& c) {
   Problem& p = c.problem;
   std::vector<Flag> flags = DrawFlags(draw, contract, sizes);
+  KeepKeysForQueries(contract, p);
   DrawStorage(draw, contract, flags, c);
   if (Contains(flags, Flag::kKeyLengths)) DrawKeyLengths(draw, p);
   if (c.storage.page_size > 0) LengthenOne(draw, p);
+  KeepKeysForQueries(contract, p);
   if (Contains(flags, Flag::kMask)) p.mask = DrawMask(draw, contract, p);
   if (Contains(flags, Flag::kBias)) p.bias = DrawBiasPlane(draw, contract, p);
   const bool causal = Contains(flags, Flag::kCausal) || Contains(flags, Flag::kPrefix);

@@ -72,6 +72,15 @@ bool SizesOffered(const Contract& c, const Problem& p) {
          (c.Has(Feature::kValueDim) || p.head_dim == p.value_dim);
 }
 
+bool KeysPerQueryOffered(const Contract& c, const Problem& p) {
+  if (!c.Excludes(Exclusion::kFewerKeysThanQueries)) return true;
+  for (size_t b = 0; b < static_cast<size_t>(p.batch); ++b) {
+    const int64_t queries = p.query_lengths ? (*p.query_lengths)[b] : p.q_len;
+    if ((p.key_lengths ? (*p.key_lengths)[b] : p.kv_len) < queries) return false;
+  }
+  return true;
+}
+
 bool LengthsOffered(const Contract& c, const Case& drawn) {
   const Problem& p = drawn.problem;
   if (drawn.storage.packed) return true;  // both lengths are what packing means
@@ -102,8 +111,9 @@ bool Offered(const Contract& contract, const Case& c) {
   const Problem& p = c.problem;
   return contract.dtypes.count(p.dtype) != 0 && SizesOffered(contract, p) &&
          VisibilityOffered(contract, c) && LengthsOffered(contract, c) &&
-         ExtrasOffered(contract, p) && StorageOffered(contract, c) &&
-         OffersLayouts(contract, c.layouts) && (!p.want_lse || contract.lse != LseKind::kNone) &&
+         KeysPerQueryOffered(contract, p) && ExtrasOffered(contract, p) &&
+         StorageOffered(contract, c) && OffersLayouts(contract, c.layouts) &&
+         (!p.want_lse || contract.lse != LseKind::kNone) &&
          (!p.want_weights || contract.Has(Feature::kWeights));
 }
 

@@ -1,5 +1,5 @@
 // Contracts built by hand for this folder's tests: everything, an ONNX-like one, one kernel that
-// does next to nothing, and one with narrow limits.
+// does next to nothing, one with narrow limits, and one that excludes.
 #ifndef ATTEST_HARNESS_CASE_TEST_CONTRACTS_H_
 #define ATTEST_HARNESS_CASE_TEST_CONTRACTS_H_
 
@@ -40,8 +40,17 @@ inline Contract NarrowContract() {
   return c;
 }
 
+// No batch item has fewer keys than queries.
+inline Contract KeyRichContract() {
+  Contract c = EverythingContract();
+  c.name = "key-rich";
+  c.excludes = {Exclusion::kFewerKeysThanQueries};
+  return c;
+}
+
 inline std::vector<Contract> TestContracts() {
-  return {EverythingContract(), OnnxLikeContract(), BareContract(), NarrowContract()};
+  return {EverythingContract(), OnnxLikeContract(), BareContract(), NarrowContract(),
+          KeyRichContract()};
 }
 
 }  // namespace attest

@@ -185,6 +185,13 @@ TEST(LowerTest, WhatTheContractLacksIsRefusedWithAReason) {
                      }),
               HasSubstr("mask"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.softcap = 3; }), HasSubstr("softcap"));
+  const std::string rich =
+      R"({"dtypes": ["f32"], "features": ["key_lengths"], "excludes": ["fewer_keys_than_queries"]})";
+  EXPECT_EQ(reason(rich, [](Case& c) { c.problem.q_len = c.problem.kv_len; }), "(supported)");
+  EXPECT_THAT(reason(rich, [](Case& c) { c.problem.q_len = c.problem.kv_len + 1; }),
+              HasSubstr("keys for"));
+  EXPECT_THAT(reason(rich, [](Case& c) { c.problem.key_lengths = {1}; }),
+              HasSubstr("1 keys for 2"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.sinks = {3}; }), HasSubstr("sinks"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.alibi_slopes = {3}; }), HasSubstr("alibi"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.want_scores = ScoreMode::kRaw; }),

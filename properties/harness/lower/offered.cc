@@ -53,6 +53,20 @@ int64_t SmallestExtent(const Case& c) {
   return smallest;
 }
 
+MaybeReason CheckKeysPerQuery(const Problem& p, const Contract& c) {
+  if (!c.Excludes(Exclusion::kFewerKeysThanQueries)) return std::nullopt;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const auto item = static_cast<size_t>(b);
+    const int64_t queries = p.query_lengths ? (*p.query_lengths)[item] : p.q_len;
+    const int64_t keys = p.key_lengths ? (*p.key_lengths)[item] : p.kv_len;
+    if (keys < queries) {
+      return fmt::format("batch item {} has {} keys for {} queries, and fewer are not offered", b,
+                         keys, queries);
+    }
+  }
+  return std::nullopt;
+}
+
 MaybeReason CheckSizes(const Case& test, const Contract& c) {
   const Problem& p = test.problem;
   if (SmallestExtent(test) == 0 && !c.Has(Feature::kZeroSizes)) return "a size of 0 is not offered";
@@ -68,7 +82,8 @@ MaybeReason CheckSizes(const Case& test, const Contract& c) {
                 CheckLimit("q_heads", p.q_heads, c.limits.max_heads),
                 CheckLimit("q_len", p.q_len, c.limits.max_q_len),
                 CheckLimit("kv_len", p.kv_len, c.limits.max_kv_len),
-                CheckLimit("head_dim", p.head_dim, c.limits.max_head_dim)});
+                CheckLimit("head_dim", p.head_dim, c.limits.max_head_dim),
+                CheckKeysPerQuery(p, c)});
 }
 
 MaybeReason CheckLayouts(const Layouts& l, const Contract& c) {

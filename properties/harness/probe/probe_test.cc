@@ -348,6 +348,23 @@ TEST(ProbeTest, RulesThatNothingTellsApartAgree) {
   EXPECT_EQ(LineOf(report, "causal alignment").agreement, Agreement::kAgrees);
 }
 
+TEST(ProbeTest, ARefusalOfFewerKeysThanQueriesGetsItsWord) {
+  Contract contract = *PublishedContract("flash-attention-2");
+  const auto session = Open("reference?contract=flash-attention-2");
+  const CallRunner run = RunnerOf(*session);
+  const CallRunner refusing = [&](const Call& call) {
+    return call.tensors[0].shape[1] > call.tensors[1].shape[1] ? Refused() : run(call);
+  };
+  Lab undeclared(refusing);
+  const ProbeReport found = Probe(undeclared, contract);
+  EXPECT_EQ(LineOf(found, "fewer_keys_than_queries").agreement, Agreement::kContradicts);
+  EXPECT_TRUE(found.proposed.Excludes(Exclusion::kFewerKeysThanQueries));
+  contract.excludes.insert(Exclusion::kFewerKeysThanQueries);
+  Lab declared(refusing);
+  EXPECT_EQ(LineOf(Probe(declared, contract), "fewer_keys_than_queries").agreement,
+            Agreement::kAgrees);
+}
+
 // Padding left unwritten is reported by the sandbox as a fault of the call.
 TEST(ProbeTest, UnwrittenPaddingIsAnAnswer) {
   const auto session = Open("reference?contract=jax");

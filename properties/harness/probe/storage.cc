@@ -55,6 +55,22 @@ void ProbeGqa(Notebook& notes) {
           evidence);
 }
 
+// Two queries and one key.
+void ProbeFewerKeys(Notebook& notes) {
+  constexpr auto kWhat = Exclusion::kFewerKeysThanQueries;
+  if (notes.declared.limits.max_q_len == 1) return;
+  const Reading reading = notes.lab.Run(notes.Plain(2, 1));
+  const bool works = reading.computed();
+  if (works) notes.found.excludes.erase(kWhat);
+  if (!works) notes.found.excludes.insert(kWhat);
+  const std::string_view observed = works                                ? "works"
+                                    : reading.answer == Answer::kRefused ? "refused"
+                                                                         : "a fault";
+  const bool excluded = notes.declared.Excludes(kWhat);
+  Compare(notes, WordOf(kExclusions, kWhat), observed, excluded ? "refused" : "works",
+          !excluded || observed == "refused", works ? "2x1 answered" : reading.why);
+}
+
 void ProbeSizes(Notebook& notes) {
   const TinyCall narrow(notes.form, {1, 1, 1, 2, 3, notes.form.head_dim / 2});
   NoteFeature(notes, Feature::kValueDim, Try(notes, narrow, PlainWeight, PlainWeight));
@@ -66,6 +82,7 @@ void ProbeSizes(Notebook& notes) {
     if (!computed) break;
   }
   NoteFeature(notes, Feature::kZeroSizes, trial);
+  ProbeFewerKeys(notes);
 }
 
 bool SameValues(const Array& a, const Array& b) {
