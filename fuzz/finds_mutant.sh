@@ -5,7 +5,7 @@ set -euo pipefail
 target=$1 attest=$2 mutant=$3 folder=$4
 
 rm -rf "$folder"
-if ATTEST_FUZZ_MUTANT=$mutant ATTEST_FINDINGS=$folder "$target"; then
+if ATTEST_FUZZ_KERNEL=mutant:$mutant ATTEST_FINDINGS=$folder "$target"; then
   printf '%s\n' "finds_mutant: $mutant was not found" >&2
   exit 1
 fi

@@ -1,109 +1,156 @@
 #include "fuzz/in_process.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <array>
+#include <exception>
+#include <new>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "properties/harness/case/shrink.h"
-#include "properties/harness/case/toml.h"
+#include "properties/harness/sandbox/answer.h"
+#include "properties/harness/sandbox/inspect.h"
+#include "properties/harness/sandbox/protocol.h"
+#include "properties/harness/sandbox/strided.h"
 
 namespace attest {
 namespace {
 
-[[noreturn]] void Die(const std::string& message) {
-  fmt::print(stderr, "fuzz: {}\n", message);
-  std::abort();
-}
-
-std::filesystem::path FindingsFolder() {
-  const char* folder = std::getenv("ATTEST_FINDINGS");
-  return folder != nullptr ? folder : "attest-findings";
-}
-
-std::string FileNameOf(const std::string& kernel, const Signature& signature) {
-  std::string name = kernel + "-" + ToString(signature) + ".toml";
-  for (char& c : name) {
-    if (c == '/' || c == '?' || c == '=' || c == ':' || c == '&') c = '-';
+// DLPack 0.6 has no type for booleans, nor for 8-bit floats: both are plain bytes.
+DLDataType TypeOf(DType dtype) {
+  const auto bits = static_cast<uint8_t>(8 * ByteSize(dtype));
+  switch (dtype) {
+    case DType::kF32:
+    case DType::kF64:
+    case DType::kF16:
+      return {kDLFloat, bits, 1};
+    case DType::kBF16:
+      return {kDLBfloat, bits, 1};
+    case DType::kI64:
+      return {kDLInt, bits, 1};
+    case DType::kBool:
+    case DType::kE4M3:
+    case DType::kE5M2:
+      break;
   }
-  return name;
+  return {kDLUInt, bits, 1};
 }
 
-Outcome OutcomeOf(const Case& c, const DirectKernel& kernel) {
-  DirectResult result = kernel.Run(c.problem, Materialise(c));
-  Outcome outcome;
-  if (result.status != ATTEST_OK) {
-    outcome.status = OutcomeStatus::kRefused;
-    outcome.reason = std::move(result.message);
-    return outcome;
+attest_option OptionOf(const CallOption& option) {
+  attest_option made{};
+  made.id = option.id;
+  made.is_float = option.is_float ? 1 : 0;
+  if (option.is_float) {
+    made.value.f = option.f;
+  } else {
+    made.value.i = option.i;
   }
-  outcome.status = OutcomeStatus::kComputed;
-  outcome.out = std::move(result.out);
-  outcome.lse = std::move(result.lse);
-  outcome.weights = std::move(result.weights);
-  outcome.scores = std::move(result.scores);
-  return outcome;
+  return made;
 }
 
-Signature SignatureOf(const Property& property, const Verdict& verdict) {
-  return {std::string(property.id), verdict.cause, verdict.output, verdict.cause_class};
+DLTensor TensorOf(const CallTensor& tensor, std::byte* data) {
+  DLTensor made{};
+  made.data = data;
+  made.device = {kDLCPU, 0};
+  made.ndim = static_cast<int32_t>(tensor.shape.size());
+  made.dtype = TypeOf(tensor.dtype);
+  // The ABI's tensors are const to the kernel; DLPack's pointers are not.
+  made.shape = const_cast<int64_t*>(tensor.shape.data());
+  made.strides = const_cast<int64_t*>(tensor.strides.data());
+  return made;
+}
+
+// The kernel's answer as a worker would give it.
+CallReply Forward(const Plugin& plugin, attest_call* call, char* message) {
+  CallReply reply;
+  try {
+    reply.status = NumberOf(plugin.table->forward(plugin.kernel, call));
+  } catch (const std::bad_alloc&) {
+    reply.thrown = "std::bad_alloc";
+    reply.out_of_memory = true;
+  } catch (const std::exception& error) {
+    reply.thrown = OneLine(error.what());
+  } catch (...) {
+    reply.thrown = "of a type that is no std::exception";
+  }
+  message[call->message_size - 1] = '\0';
+  if (reply.status != ATTEST_OK) reply.message = OneLine(message);
+  return reply;
 }
 
 }  // namespace
 
-FuzzedKernel OpenFuzzedKernel(const std::string& name, const attest_kernel_table* table,
-                              const std::vector<std::pair<std::string, std::string>>& options) {
-  auto kernel = DirectKernel::Create(table, options);
-  if (!kernel) Die(fmt::format("{}: {}", name, kernel.error()));
-  auto contract = ParseContract(kernel->Contract());
-  if (!contract) Die(fmt::format("{}: {}", name, contract.error()));
-  return {name, std::move(*kernel), std::move(*contract)};
+tl::expected<std::unique_ptr<InProcessRunner>, std::string> InProcessRunner::Create(
+    const Plugin& plugin) {
+  auto arena = Arena::Create();
+  if (!arena) return tl::unexpected(arena.error());
+  return std::unique_ptr<InProcessRunner>(new InProcessRunner(plugin, std::move(*arena)));
 }
 
-Verdict JudgeInProcess(const Property& property, const Case& c, const FuzzedKernel& kernel) {
-  Verdict verdict;
-  if (!property.unsupported(kernel.contract).empty()) return verdict;
-  const Derived derived = property.derive(c, kernel.contract);
-  // One kernel in this process, with one thread, computes one call at a time.
-  if (!derived.not_applicable.empty() || !derived.settings.empty()) return verdict;
-  std::vector<Outcome> outcomes;
-  for (const Case& one : derived.cases) {
-    outcomes.push_back(OutcomeOf(one, kernel.kernel));
-    if (outcomes.back().status == OutcomeStatus::kComputed) continue;
-    verdict.kind = VerdictKind::kFail;
-    verdict.cause = Cause::kRefused;
-    verdict.sentence = outcomes.back().reason;
-    return verdict;
+InProcessRunner::~InProcessRunner() {
+  plugin_.table->destroy(plugin_.kernel);
+}
+
+std::optional<Unable> InProcessRunner::WhyUnable(const CallSetting& setting) {
+  if (setting.is_usual()) return std::nullopt;
+  return Unable{"one kernel in the fuzzer's process computes one call at a time, on one thread"};
+}
+
+tl::expected<std::vector<CallResult>, Unable> InProcessRunner::Run(const CallSetting&,
+                                                                   std::span<const Call> calls) {
+  std::vector<CallResult> results;
+  for (const Call& call : calls) {
+    auto result = RunOne(call);
+    if (!result) return tl::unexpected(result.error());
+    results.push_back(std::move(*result));
   }
-  Oracle oracle(derived.cases, kernel.contract);
-  return property.judge({kernel.contract, derived.cases, outcomes, oracle});
+  return results;
 }
 
-void FuzzCase(const Property& property, const Case& c, const FuzzedKernel& kernel) {
-  const Verdict verdict = JudgeInProcess(property, c, kernel);
-  if (verdict.kind != VerdictKind::kFail) return;
-  const Signature signature = SignatureOf(property, verdict);
-  const std::filesystem::path path = FindingsFolder() / FileNameOf(kernel.name, signature);
-  if (std::filesystem::exists(path)) return;
+tl::expected<CallResult, Unable> InProcessRunner::RunOne(const Call& call) {
+  if (const auto why = WhyMalformed(call)) return Faulty(ProtocolFault(*why));
+  const Call* const one[] = {&call};
+  const auto changed = arena_->Fit(one);
+  if (!changed) return tl::unexpected(Unable{changed.error()});
+  if (*changed) {
+    std::vector<MappedSlot> frame;
+    const auto slots = arena_->slots().first(arena_->slots().size() / arena_->frames());
+    for (const Slot& slot : slots) frame.push_back({slot.offset, slot.bytes, slot.writable});
+    const auto mapped = slots_.Map(arena_->fd(), kGuardBytes, std::move(frame));
+    if (!mapped) return tl::unexpected(Unable{mapped.error()});
+  }
+  CallResult result = Compute(call, kFirstFill);
+  if (result.fault || result.status != CallStatus::kOk) return result;
+  if (!HasFillLeft(call, result.outputs, kFirstFill)) return result;
+  const Job second{&call, kSecondFill, Compute(call, kSecondFill)};
+  Confirm(second, &result);
+  return result;
+}
 
-  const ShrinkResult shrunk = Shrink(c, [&](const Case& smaller) {
-    const Verdict v = JudgeInProcess(property, smaller, kernel);
-    return v.kind == VerdictKind::kFail && SignatureOf(property, v) == signature;
-  });
-  const std::string sentence = JudgeInProcess(property, shrunk.smallest, kernel).sentence;
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  std::ofstream file(path);
-  file << ToToml({shrunk.smallest, std::string(property.id), kernel.name, sentence});
-  file.close();
-  if (!file)
-    Die(fmt::format("cannot write {}: set ATTEST_FINDINGS to a writable folder", path.string()));
-  fmt::print(stderr, "\n{} fails on {}: {}\nreplay: attest replay {} '{}'\n", ToString(signature),
-             kernel.name, sentence, path.string(), kernel.name);
-  std::abort();
+std::byte* InProcessRunner::AddressOf(const PlacedTensor& placed) const {
+  const MappedSlot& slot = slots_.slots()[placed.slot];
+  return slot.address + (placed.offset - slot.offset);
+}
+
+CallResult InProcessRunner::Compute(const Call& call, std::byte fill) {
+  const PlacedCall placed = arena_->Place(call, /*frame=*/0, fill);
+  std::vector<DLTensor> tensors;
+  std::vector<attest_argument> arguments;
+  std::vector<attest_option> options;
+  tensors.reserve(placed.tensors.size());
+  for (const PlacedTensor& one : placed.tensors) {
+    tensors.push_back(TensorOf(*one.tensor, AddressOf(one)));
+    arguments.push_back({one.tensor->role, &tensors.back()});
+  }
+  for (const CallOption& option : call.options) options.push_back(OptionOf(option));
+  std::array<char, 1024> message{};
+  attest_call made{};
+  made.struct_size = sizeof made;
+  made.num_options = static_cast<uint32_t>(options.size());
+  made.options = options.data();
+  made.num_arguments = static_cast<uint32_t>(arguments.size());
+  made.arguments = arguments.data();
+  made.message = message.data();
+  made.message_size = message.size();
+  const CallReply reply = Forward(plugin_, &made, message.data());
+  return Judge(*arena_, placed, reply);
 }
 
 }  // namespace attest

@@ -1,36 +1,48 @@
-// Properties on kernels in this very process, for fuzz targets: the fuzzer needs the kernel's
-// coverage and speed, and sanitizers watch its memory. What is found is shrunk and written as a
-// TOML case, which `attest replay` confirms in a worker.
+// A kernel that runs in this very process, for fuzz targets: the fuzzer needs its coverage and its
+// speed, and sanitizers watch its memory. Tensors lie in the same guarded arena as a worker's, so
+// what is found here is found again in a worker; but a crash is this process's own.
 #ifndef ATTEST_FUZZ_IN_PROCESS_H_
 #define ATTEST_FUZZ_IN_PROCESS_H_
 
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
-#include "impl/abi/testing/direct_call.h"
-#include "properties/property.h"
+#include <tl/expected.hpp>
+
+#include "properties/harness/runner/call_runner.h"
+#include "properties/harness/sandbox/arena.h"
+#include "properties/harness/sandbox/worker/plugin.h"
+#include "properties/harness/sandbox/worker/slot_map.h"
 
 namespace attest {
 
-// A kernel that keeps attest's own conventions, and its name on the command line.
-struct FuzzedKernel {
-  std::string name;  // "tiled?tile=16"
-  DirectKernel kernel;
-  Contract contract;
+class InProcessRunner : public CallRunner {
+ public:
+  // Takes the instance over. The error is one line: no memory for the arena.
+  static tl::expected<std::unique_ptr<InProcessRunner>, std::string> Create(const Plugin& plugin);
+  ~InProcessRunner() override;
+  InProcessRunner(const InProcessRunner&) = delete;
+  InProcessRunner& operator=(const InProcessRunner&) = delete;
+
+  // One thread, one call at a time.
+  std::optional<Unable> WhyUnable(const CallSetting& setting) override;
+  tl::expected<std::vector<CallResult>, Unable> Run(const CallSetting& setting,
+                                                    std::span<const Call> calls) override;
+
+ private:
+  InProcessRunner(const Plugin& plugin, std::unique_ptr<Arena> arena)
+      : plugin_(plugin), arena_(std::move(arena)) {}
+  tl::expected<CallResult, Unable> RunOne(const Call& call);
+  CallResult Compute(const Call& call, std::byte fill);
+  std::byte* AddressOf(const PlacedTensor& placed) const;
+
+  Plugin plugin_;
+  std::unique_ptr<Arena> arena_;
+  SlotMap slots_;  // of the first frame
 };
-
-// Creates a built-in kernel; one that cannot be created ends the process, for nothing can be
-// fuzzed.
-FuzzedKernel OpenFuzzedKernel(const std::string& name, const attest_kernel_table* table,
-                              const std::vector<std::pair<std::string, std::string>>& options);
-
-// The verdict of one property on one case, as RunCase would give it.
-Verdict JudgeInProcess(const Property& property, const Case& c, const FuzzedKernel& kernel);
-
-// Judges, and on a failure with a signature that has no file yet in the findings folder
-// (environment variable ATTEST_FINDINGS, default "attest-findings"): shrinks, writes the case
-// there, prints the sentence and the replay command, and aborts, so that libFuzzer stops. Known
-// signatures are passed over, so that a restarted run looks for new ones.
-void FuzzCase(const Property& property, const Case& c, const FuzzedKernel& kernel);
 
 }  // namespace attest
 

@@ -44,6 +44,8 @@ constexpr BugKind kKinds[] = {
      "determinism.*"},
     {"RANGE", "scores that overflow, rounding of very large values",
      "numerics.* row_sums.output_lies*"},
+    {"INDEX", "an index, an offset or a window held in too few bits",
+     "equivalence.matches_* window.* tiling.every_seam*"},
     {"CAP", "the softcap dropped or in the wrong order",
      "scores.*softcap* sensitivity.the_softcap* scores.capped*"},
     {"ALIBI", "ALiBi's slopes and anchors", "scores.alibi* sensitivity.alibi*"},

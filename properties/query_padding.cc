@@ -70,6 +70,7 @@ Derived WithPaddedRows(const Case& original, const Contract&) {
 
 // What is wrong in the other rows is wrong here, too; padding is the cause where it alone is wrong.
 void NameCause(const Evidence& evidence, Verdict& failed) {
+  if (failed.cause_class == "empty-row") return;  // padded or not
   const Verdict others = MatchesReference(evidence, 0, "");
   failed.cause_class = "padded-query-rows";
   failed.likely_cause = "rows beyond the query length alone are not what the contract promises";

@@ -132,6 +132,22 @@ Case Without(Option option, Case c) {
   return c;
 }
 
+// Where every call is causal, the lengths that can be given as a mask are those that hide nothing.
+std::string NeedsMovableLengths(const Contract& c) {
+  if (c.Has(Feature::kKeyLengths) || c.causal == CausalCalls::kOptional) return NeedsLengths(c);
+  return "the contract offers no key lengths, and no call that is not causal";
+}
+
+// A single query that stands at the last key sees every key.
+std::string NeedsHidingCausality(const Contract& c) {
+  if (std::string reason = NeedsCausal(c); !reason.empty()) return reason;
+  const bool stands_at_the_end = std::ranges::all_of(c.causal_offset, [](CausalOffset rule) {
+    return rule == CausalOffset::kKvLenMinusQLen || rule == CausalOffset::kKeyLengthMinusQLen;
+  });
+  const bool hides = c.limits.max_q_len != 1 || !stands_at_the_end;
+  return hides ? "" : "causality hides nothing from a single query at the last key";
+}
+
 template <Option kOption>
 Derived WithAndWithout(const Case& original, const Contract& contract) {
   const Case lively = WithoutScoresOutput(Lively(original));
@@ -246,7 +262,8 @@ constexpr std::array<Property, 16> kProperties = {{
                        "taking the additive mask away moves what it should", "an additive mask",
                        NeedsBias),
     Row<Option::kCausal>("sensitivity.causality_matters",
-                         "taking causality away moves what it should", "causal", NeedsCausal),
+                         "taking causality away moves what it should", "causal",
+                         NeedsHidingCausality),
     Row<Option::kDiagonal>("sensitivity.the_diagonal_offset_matters",
                            "moving the diagonal by one moves what it should",
                            "causal, causal_offset explicit", AllOf<NeedsCausal, NeedsAnyDiagonal>),
@@ -254,11 +271,11 @@ constexpr std::array<Property, 16> kProperties = {{
                          "taking the window away moves what it should", "window", NeedsWindow),
     Row<Option::kKeyLengths>("sensitivity.key_lengths_matter",
                              "taking key lengths away moves what it should",
-                             "key_lengths or a mask", NeedsLengths),
+                             "key_lengths or a mask", NeedsMovableLengths),
     Row<Option::kPrefix>("sensitivity.the_prefix_matters",
                          "taking the prefix away moves what it should",
                          "causal, prefix_lengths or a mask",
-                         AllOf<NeedsCausal, NeedsOrMask<Feature::kPrefixLengths>>),
+                         AllOf<NeedsHidingCausality, NeedsOrMask<Feature::kPrefixLengths>>),
     Row<Option::kDocuments>("sensitivity.documents_matter",
                             "taking documents away moves what it should", "documents or a mask",
                             NeedsOrMask<Feature::kDocuments>),

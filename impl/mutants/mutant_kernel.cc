@@ -1,9 +1,13 @@
-// The plain kernel, its mutants and the null kernels as one plug-in: variant, contract, table.
+// The plain and the blocked kernel, their mutants and the null kernels as one plug-in: variant,
+// contract, table.
 #include <fmt/format.h>
 
+#include <memory>
 #include <string>
 
 #include "impl/abi/kernel_table.h"
+#include "impl/mutants/blocked.h"
+#include "impl/mutants/last_call.h"
 #include "impl/mutants/plain.h"
 
 namespace attest {
@@ -20,17 +24,22 @@ class MutantKernel {
     kernel.threads_ = options.threads;
     const auto variant = options.values.find("variant");
     if (variant == options.values.end()) return kernel;
+    if (variant->second == "blocked") {
+      kernel.home_ = MutantHome::kBlocked;
+      return kernel;
+    }
     const Mutant* mutant = FindMutant(variant->second);
     if (mutant == nullptr) {
       return tl::unexpected(
           fmt::format("there is no mutant \"{}\"; attest list names them all", variant->second));
     }
     kernel.mutation_ = mutant->mutation;
-    kernel.is_null_ = mutant->kind == MutantKind::kNull;
+    kernel.home_ = mutant->home;
+    if (HasState(mutant->mutation)) kernel.last_call_ = std::make_unique<LastCall>();
     return kernel;
   }
 
-  // Every mutant promises what the correct kernel keeps.
+  // Every mutant promises what the correct kernels keep.
   std::string Contract() const {
     return R"({
       "contract": "attest-1",
@@ -41,18 +50,40 @@ class MutantKernel {
   }
 
   tl::expected<void, CallError> Forward(const CallView& call) const {
-    if (is_null_) {
-      NullAttention(call, mutation_);
-    } else {
-      PlainAttention(call, mutation_, threads_);
+    if (mutation_ == Mutation::kMaskBesideBiasRefused && call.mask && call.bias) {
+      return tl::unexpected(CallError{ATTEST_UNSUPPORTED, "a boolean mask beside an additive one"});
     }
+    if (!last_call_) {
+      Compute(call);
+      return {};
+    }
+    if (mutation_ == Mutation::kFirstCallDiffers) {
+      const bool is_first = last_call_->IsFirst(call);
+      is_first ? BlockedAttention(call, Mutation::kNone, threads_) : Compute(call);
+      return {};
+    }
+    CallView seen = call;
+    last_call_->Replace(seen, mutation_);
+    Compute(seen);
     return {};
   }
 
  private:
+  void Compute(const CallView& call) const {
+    switch (home_) {
+      case MutantHome::kPlain:
+        return PlainAttention(call, mutation_, threads_);
+      case MutantHome::kBlocked:
+        return BlockedAttention(call, mutation_, threads_);
+      case MutantHome::kNull:
+        return NullAttention(call, mutation_);
+    }
+  }
+
   Mutation mutation_ = Mutation::kNone;
-  bool is_null_ = false;
+  MutantHome home_ = MutantHome::kPlain;
   int threads_ = 1;
+  std::unique_ptr<LastCall> last_call_;  // where the mutation has state
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The table of seeded faults: what can be switched on in the kernel `mutant` (plain_kernel.h), each
-// after a publicly reported bug, and the null kernels that compute no attention at all. `attest
-// list` prints it, and the mutation gate demands that every entry be killed. Data only.
+// The table of seeded faults: what can be switched on in the kernel `mutant` (plain.h, blocked.h), each
+// after a publicly reported bug or a kind of them, and the null kernels that compute no attention at
+// all. `attest list` prints it, and the mutation gate demands that every entry be killed. Data only.
 #ifndef ATTEST_MUTANTS_MUTANTS_H_
 #define ATTEST_MUTANTS_MUTANTS_H_
 
@@ -9,69 +9,150 @@
 
 namespace attest {
 
-enum class MutantKind {
-  kFault,  // correct but for one fault
-  kNull,   // no attention at all
+// The kernel that a fault lives in.
+enum class MutantHome {
+  kPlain,    // row by row, tiles of keys (plain.h)
+  kBlocked,  // tiles of queries and keys, split keys (blocked.h)
+  kNull,     // no attention at all
 };
 
 enum class Mutation {
-  kNone,  // the plain correct kernel
+  kNone,  // correct
+  // Rows that see no key, and what is left unwritten.
   kEmptyRowWithoutGuard,
+  kLseOfEmptyRowPositive,
+  kHiddenScoresLowest,
+  kRowUnwritten,
+  kOutOfNoKeysUnwritten,
+  kEmptyQueryTileUnwritten,
+  kZeroHeadDimIsEmpty,
+  // Causality and the diagonal.
   kDiagonalTopLeft,
-  kMissingRescale,
-  kLastTileFull,
-  kPoisonThroughZero,
-  kKvHeadModulo,
-  kMaskTransposed,
-  kFiniteRunningMax,
-  kBiasDroppedUnderCausal,
-  kPaddingIgnoredAfterBatch0,
-  kTileSkipped,
-  kLastTileDropped,
-  kSumNotRescaled,
-  kLateRescaleMissing,
-  kFirstKeyTwice,
+  kDiagonalSlid,
+  kLastRowNotCausal,
+  kOneQueryNotCausal,
+  kPastMovesNoDiagonal,
+  kTriangleOnEveryTile,
+  kDiagonalTileFull,
+  kDiagonalTileSkipped,
+  kCausalDroppedWithWeights,
+  // Windows.
   kWindowLeftOneMore,
   kWindowLeftOneFewer,
   kWindowRightOneMore,
-  kDiagonalSlid,
+  kWindowRightOneFewer,
+  kWindowTileSkipped,
+  kWindowIn16Bits,
+  kWindowMultiplied,
+  kWindowReplacesMask,
+  // Lengths, documents, prefixes.
+  kPaddingIgnoredAfterBatch0,
+  kLengthsDroppedBesideMask,
+  kPaddingHidesRows,
+  kQueryLengthsHideKeys,
+  kLengthTileFull,
+  kPrefixIgnored,
+  kPrefixOfOneAtLeast,
+  kDocumentsOfBatch0,
+  // Masks and biases.
+  kMaskTransposed,
   kMaskOfBatch0,
   kMaskOfHead0,
+  kMaskHeadMajor,
+  kMaskBatchByKvHead,
+  kMaskTileMisplaced,
+  kMaskInverted,
+  kBroadcastMaskForQuery0,
+  kBroadcastBiasForQuery0,
+  kMaskBesideBiasRefused,
+  kMaskAdded,
+  kMaskAfterSoftmax,
+  kMaskFillerFinite,
+  kFillersAdded,
+  kBlockMaskOfHead0,
+  kBiasDroppedUnderCausal,
+  kBiasRounded,
+  kWideBiasNarrowed,
+  kWideBiasMisread,
+  // Hidden data.
+  kPoisonThroughZero,
+  kTailValuesPoisoned,
+  // Tiles.
+  kLastTileFull,
+  kLastTileDropped,
+  kTileSkipped,
+  kTileTailKept,
+  kSoftcapTailAttended,
+  kValuesShifted,
+  kHeadDimCapped,
+  // The online softmax.
+  kMissingRescale,
+  kSumNotRescaled,
+  kValuesNotRescaled,
+  kLateRescaleMissing,
+  kFiniteRunningMax,
+  kConstantSubtracted,
+  kMaximumStale,
+  kMaximumSharedByRows,
+  kHiddenTileGuard,
+  kFirstTileHiddenNan,
+  kFirstKeyTwice,
+  kNotNormalised,
+  // Splits and the lse.
+  kLseBase2,
+  kSplitMergedInBase2,
+  kSplitLseInBase2,
+  kMergeOfEmptyParts,
+  kSplitsFollowThreads,
+  // Scores.
   kScaleTwice,
   kScaleLeftOut,
-  kLseBase2,
-  kRowUnwritten,
-  kSumsInBf16,
-  kBiasRounded,
-  kValuesShifted,
-  kNotNormalised,
-  kSplitMergedInBase2,
   kSoftcapIgnored,
   kSoftcapAfterBias,
+  kSoftcapSkippedInF16,
+  kSoftcapInF16,
+  kSoftcapAtMost16,
+  kScoresUncapped,
   kSinkOmitted,
+  kSinkNotInMaximum,
+  kSinkInEverySplit,
   kAlibiTopLeft,
   kAlibiOfHead0,
-  kPrefixIgnored,
-  kDocumentsOfBatch0,
-  kBlockMaskOfHead0,
+  kAlibiSlopesGeometric,
   kDropoutUnscaled,
   kDropoutRenormalised,
-  kScoresUncapped,
+  kDropoutShareOff,
+  // Arithmetic.
+  kSumsInBf16,
+  kSumsInStorageType,
+  kProductsInF16,
+  kScoresScaledLate,
+  kScoresClamped,
+  // Where vectors are read.
+  kKvHeadModulo,
+  kKvHeadModuloInWindow,
+  kGroupSizePowerOfTwo,
+  kInnerStrideOne,
+  kValuesReadAsDense,
+  kStridedValuesOfBatch0,
+  kOffsetIn16Bits,
+  kValueLanesByHeadDim,
+  kPresentValuesByHeadDim,
   kPastAfterNew,
+  kPresentNewFirst,
+  kPastNeedsPresent,
   kPagesOfBatch0,
+  kPageOfThePrevious,
   kRingFromSlot0,
+  kPackedSingleQuery,
   kKeyScaleIgnored,
-  kQueryLengthsHideKeys,
+  // Threads and state.
   kRemainderDropped,
   kPlanShared,
-  kSoftcapTailAttended,
-  kOneQueryNotCausal,
-  kLastRowNotCausal,
-  kPastNeedsPresent,
-  kMaskAdded,
-  kMaskFillerFinite,
-  kProductsInF16,
-  kSumsInStorageType,
+  kScaleOfLastCall,
+  kLengthsOfLastCall,
+  kFirstCallDiffers,
+  // Null kernels.
   kZeros,
   kNan,
   kEchoV,
@@ -81,13 +162,19 @@ enum class Mutation {
 struct Mutant {
   Mutation mutation;
   std::string_view id;  // the variant: `attest check mutant:ID`
-  MutantKind kind;
+  MutantHome home;
+  // What kind of bug it is, in one word: EMPTY, DROPPED, TAIL, POISON, FORM, BCAST, ONLINE, SPLIT,
+  // WINDOW, STRIDE, CAUSAL, FILL, HEADS, CACHE, SCALE, RACE, RANGE, INDEX, CAP, ALIBI, ZERO, CHUNK,
+  // SINK, DV, DROPOUT, STALE, DTYPE, UNINIT, LABEL; NULL for null kernels.
+  std::string_view kind;
   std::string_view report;  // where the bug was met in the wild; empty where it was not
   std::string_view does;    // one clause: what it does instead
   std::string_view breaks;  // the promise of contract attest-1 that is broken
   // The cause classes (see judge/explain) that name the fault rightly, separated by |; empty for null
   // kernels.
   std::string_view cause;
+
+  bool is_null() const { return home == MutantHome::kNull; }
 };
 
 // Every mutant, faults first. kNone is not among them.

@@ -8,6 +8,7 @@
 #include "impl/abi/float_types.h"
 #include "impl/abi/input_rows.h"
 #include "impl/mutants/plain.h"
+#include "impl/mutants/visible.h"
 
 namespace attest {
 namespace {

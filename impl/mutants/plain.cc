@@ -12,56 +12,13 @@
 #include "impl/abi/float_types.h"
 #include "impl/abi/input_rows.h"
 #include "impl/abi/row_threads.h"
+#include "impl/mutants/row_scores.h"
+#include "impl/mutants/visible.h"
 
 namespace attest {
 namespace {
 
 constexpr int64_t kTile = 4;
-
-// exp(score - max); a score of -inf weighs 0 even while the maximum itself is -inf.
-template <typename A>
-A WeightOf(A score, A max) {
-  if (score == -std::numeric_limits<A>::infinity()) return A{0};
-  return std::exp(score - max);
-}
-
-// The bias of a visible or hidden key as a double (exact for every element type). The call has one.
-double BiasOf(const CallView& call, int64_t b, int64_t h, int64_t i, int64_t j) {
-  double value = 0;
-  WithFloatType(call.dtype, [&](auto zero) {
-    value = static_cast<double>(BiasAt<decltype(zero)>(call, b, h, i, j));
-  });
-  return value;
-}
-
-bool UsesBias(const CallView& call, Mutation mutation) {
-  return call.bias && !(mutation == Mutation::kBiasDroppedUnderCausal && call.causal);
-}
-
-// Whether the mutation lets the boolean mask change scores, and hide nothing.
-bool AddsMask(Mutation mutation) {
-  return mutation == Mutation::kMaskAdded || mutation == Mutation::kMaskFillerFinite;
-}
-
-bool MaskAttends(const CallView& call, Mutation mutation, int64_t b, int64_t h, int64_t i,
-                 int64_t j) {
-  if (mutation == Mutation::kMaskTransposed) {
-    return call.mask->At<const uint8_t>(b, h, std::min(j, call.q_len - 1),
-                                        std::min(i, call.kv_len - 1)) != 0;
-  }
-  if (mutation == Mutation::kMaskOfBatch0) b = 0;
-  if (mutation == Mutation::kMaskOfHead0) h = 0;
-  return call.mask->At<const uint8_t>(b, h, i, j) != 0;
-}
-
-// Whether the mutation lets row i see what causality hides.
-bool DropsCausality(const CallView& call, Mutation mutation, int64_t i) {
-  const int64_t new_keys = call.kv_len - call.storage.past;
-  return (mutation == Mutation::kLastRowNotCausal && i == call.q_len - 1 &&
-          call.kv_len > call.q_len) ||
-         (mutation == Mutation::kOneQueryNotCausal && call.q_len == 1 && call.storage.past > 0 &&
-          new_keys > 1);
-}
 
 // The scale as planned, in the one place that all calls plan in. The first plan of a thread is under way
 // for long, and a call that begins meanwhile replaces it.
@@ -81,17 +38,6 @@ double ScaleOf(const CallView& call, Mutation mutation) {
   return mutation == Mutation::kScaleLeftOut && !is_power_of_two ? 1 : call.scale;
 }
 
-// visit(batch, head, row, rows of the item) for every row.
-template <typename Visitor>
-void ForEachStoredRow(const CallView& call, Visitor&& visit) {
-  for (int64_t b = 0; b < call.batch; ++b) {
-    for (int64_t h = 0; h < call.q_heads; ++h) {
-      const int64_t rows = call.StoredRows(b);
-      for (int64_t i = 0; i < rows; ++i) visit(b, h, i, rows);
-    }
-  }
-}
-
 // One call with element type T, or a part of it; sums are kept in A.
 template <typename T>
 class PlainRun {
@@ -100,13 +46,9 @@ class PlainRun {
 
   PlainRun(const CallView& call, Mutation mutation, double scale)
       : call_(call),
-        rows_(call),
         mutation_(mutation),
-        scale_(static_cast<A>(scale)),
-        query_(static_cast<size_t>(call.head_dim)),
-        key_(query_),
-        value_(static_cast<size_t>(call.value_dim)),
-        sums_(value_) {}
+        row_(call, mutation, scale),
+        sums_(static_cast<size_t>(call.value_dim)) {}
 
   // Computes the rows with the numbers [first, last), in the order of ForEachStoredRow.
   void Run(int64_t first, int64_t last) {
@@ -129,60 +71,64 @@ class PlainRun {
   bool Is(Mutation mutation) const { return mutation_ == mutation; }
 
   void RunRow(int64_t b, int64_t h, int64_t i) {
-    kv_head_ = Is(Mutation::kKvHeadModulo) ? h % call_.kv_heads : call_.KvHead(h);
-    rows_.Query(b, h, i, query_.data());
+    b_ = b;
+    row_.Start(b, h, i);
     seen_ = false;
+    const bool omits_sink = Is(Mutation::kSinkOmitted) && call_.kv_len > kTile;
+    const A sink = omits_sink ? kNoScore : row_.Sink();
     if (Is(Mutation::kSplitMergedInBase2)) {
-      RunHalves(b, h, i);
+      RunHalves(sink);
     } else {
-      RunKeys(b, h, i, 0, call_.StoredKeys(b), SinkOf(h));
+      RunKeys(0, call_.StoredKeys(b), sink);
     }
     if (Is(Mutation::kFiniteRunningMax)) seen_ = weight_ != 0;
-    if (Is(Mutation::kEmptyRowWithoutGuard)) seen_ = true;
-    WriteOut(b, h, i);
-    if (call_.lse) WriteLse(b, h, i);
-    if (call_.weights) WriteWeights(*call_.weights, b, h, i);
-    if (call_.scores) WriteScores(b, h, i);
+    if (Is(Mutation::kEmptyRowWithoutGuard) || Is(Mutation::kHiddenScoresLowest)) seen_ = true;
+    const bool is_left_out = Is(Mutation::kOutOfNoKeysUnwritten) && call_.KeyLength(b) == 0;
+    if (!is_left_out) WriteOut(h, i);
+    if (call_.lse) WriteLse(h, i);
+    row_.WriteKeyOutputs(max_, weight_, seen_);
   }
 
-  // -inf without one: a term of weight 0.
-  A SinkOf(int64_t h) const {
-    const bool is_omitted = Is(Mutation::kSinkOmitted) && call_.kv_len > kTile;
-    if (!call_.sinks || is_omitted) return -std::numeric_limits<A>::infinity();
-    return static_cast<A>((*call_.sinks)[static_cast<size_t>(h)]);
+  // The maximum before any key.
+  A StartingMaximum(A sink) const {
+    if (Is(Mutation::kFiniteRunningMax)) return std::max(A(-5e4), sink);
+    if (Is(Mutation::kHiddenScoresLowest)) return std::max(kLowest, sink);
+    return sink;
   }
 
   // Brings the row's sums over the sink and the keys [first, last).
-  void RunKeys(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last, A sink) {
-    max_ = Is(Mutation::kFiniteRunningMax) ? std::max(A(-5e4), sink) : sink;
-    weight_ = WeightOf(sink, max_);
+  void RunKeys(int64_t first, int64_t last, A sink) {
+    const bool has_late_sink = Is(Mutation::kSinkNotInMaximum) && call_.sinks;
+    max_ = StartingMaximum(has_late_sink ? kNoScore : sink);
+    weight_ = has_late_sink ? A{0} : WeightOf(sink, max_);
     std::fill(sums_.begin(), sums_.end(), A{0});
     for (int64_t tile = first; tile < last; tile += kTile) {
       if (Is(Mutation::kTileSkipped) && tile == kTile && tile + kTile < last) continue;
       if (Is(Mutation::kLastTileDropped) && tile + kTile > last) continue;
-      CollectLanes(b, h, i, tile, std::min(tile + kTile, last));
-      AbsorbLanes(b, h, i, tile);
+      CollectLanes(tile, std::min(tile + kTile, last));
+      AbsorbLanes(tile);
     }
-    if (Is(Mutation::kSoftcapTailAttended)) AbsorbTail(b, h, i, last);
+    if (Is(Mutation::kSoftcapTailAttended)) AbsorbTail(last);
+    if (has_late_sink) weight_ += WeightOf(sink, max_);
   }
 
   // The keys that fill up a tile of 64, hidden by -inf before the softcap. A mask would hide them again.
-  void AbsorbTail(int64_t b, int64_t h, int64_t i, int64_t last) {
+  void AbsorbTail(int64_t last) {
     constexpr int64_t kLargeTile = 64;
     if (call_.softcap == 0 || call_.q_len < kLargeTile || call_.mask || call_.bias) return;
     lanes_[0] = Lane{-static_cast<A>(call_.softcap), -1};
     lane_count_ = 1;
-    for (int64_t j = last; j % kLargeTile != 0; ++j) AbsorbLanes(b, h, i, j);
+    for (int64_t j = last; j % kLargeTile != 0; ++j) AbsorbLanes(j);
   }
 
   // Two halves, each normalised, merged with weights 2^lse where e^lse is right.
-  void RunHalves(int64_t b, int64_t h, int64_t i) {
-    const int64_t half = (call_.StoredKeys(b) + 1) / 2;
-    RunKeys(b, h, i, 0, half, SinkOf(h));
+  void RunHalves(A sink) {
+    const int64_t half = (call_.StoredKeys(b_) + 1) / 2;
+    RunKeys(0, half, sink);
     const A first_lse = max_ + std::log(weight_);
     std::vector<A> first = sums_;
     for (A& sum : first) sum = weight_ > 0 ? sum / weight_ : A{0};
-    RunKeys(b, h, i, half, call_.StoredKeys(b), -std::numeric_limits<A>::infinity());
+    RunKeys(half, call_.StoredKeys(b_), kNoScore);
     const A second_lse = max_ + std::log(weight_);
     const A second_sum = weight_;
     max_ = std::max(first_lse, second_lse);
@@ -198,127 +144,64 @@ class PlainRun {
 
   bool HasTerms() const { return seen_ || call_.sinks; }
 
-  // Where key j is looked for: in its own place, but for faults of storage.
-  struct Place {
-    int64_t batch, key;
-  };
-  Place PlaceOf(int64_t b, int64_t j) const {
-    const StorageView& s = call_.storage;
-    if (Is(Mutation::kPastAfterNew) && s.past > 0) return {b, (j + s.past) % call_.kv_len};
-    if (Is(Mutation::kPagesOfBatch0) && s.page_size > 0) {
-      return {j < call_.KeyLength(0) ? 0 : b, j};
-    }
-    if (Is(Mutation::kRingFromSlot0) && !s.ring_start.empty()) {
-      const int64_t start = s.ring_start[static_cast<size_t>(b)];
-      return {b, (j + call_.kv_len - start) % call_.kv_len};
-    }
-    return {b, j};
-  }
+  void Add(A score, int64_t key) { lanes_[static_cast<size_t>(lane_count_++)] = Lane{score, key}; }
 
-  A RawScoreOf(int64_t b, int64_t j) {
-    const Place place = PlaceOf(b, j);
-    rows_.Key(place.batch, kv_head_, place.key, key_.data());
-    A dot = 0;
-    for (size_t c = 0; c < query_.size(); ++c) {
-      dot += query_[c] * key_[c];
-      if (Is(Mutation::kProductsInF16) && call_.dtype == DType::kF16) dot = Rounded(dot);
-    }
-    if (Is(Mutation::kKeyScaleIgnored) && call_.fp8) dot /= static_cast<A>(call_.k_scale);
-    return scale_ * dot;
-  }
-
-  // To the type of the call.
-  A Rounded(A value) const { return static_cast<A>(RoundTo(call_.dtype, double(value))); }
-
-  A CappedScoreOf(int64_t b, int64_t j) {
-    const bool is_ignored = Is(Mutation::kSoftcapIgnored) && call_.mask;
-    return is_ignored ? RawScoreOf(b, j) : Capped(RawScoreOf(b, j));
-  }
-
-  A Capped(A score) const {
-    const A cap = static_cast<A>(call_.softcap);
-    return cap == 0 ? score : cap * std::tanh(score / cap);
-  }
-
-  A ScoreOf(int64_t b, int64_t h, int64_t i, int64_t j) {
-    const bool is_capped_last = Is(Mutation::kSoftcapAfterBias);
-    A score = is_capped_last ? RawScoreOf(b, j) : CappedScoreOf(b, j);
-    if (UsesBias(call_, mutation_)) {
-      double bias = BiasOf(call_, b, h, i, j);
-      if (Is(Mutation::kBiasRounded) && call_.dtype == DType::kF32) {
-        bias = RoundTo(DType::kBF16, bias);
-      }
-      score += static_cast<A>(bias);
-    }
-    if (call_.alibi_slopes) score += AlibiOf(b, h, i, j);
-    if (call_.mask && AddsMask(mutation_)) {
-      const bool attends = MaskAttends(call_, mutation_, b, h, i, j);
-      if (Is(Mutation::kMaskAdded)) score += attends ? A{1} : A{0};
-      if (Is(Mutation::kMaskFillerFinite) && !attends) score -= A{65504};
-    }
-    return is_capped_last ? Capped(score) : score;
-  }
-
-  A AlibiOf(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    if (Is(Mutation::kAlibiOfHead0)) h = 0;
-    // Row i - offset stands where row i would without the offset.
-    if (Is(Mutation::kAlibiTopLeft)) i -= call_.DiagonalOffset(b);
-    return AlibiAt<T>(call_, b, h, i, j);
-  }
-
-  void CollectLanes(int64_t b, int64_t h, int64_t i, int64_t first, int64_t last) {
+  void CollectLanes(int64_t first, int64_t last) {
     lane_count_ = 0;
-    const auto add = [&](const Lane& lane) { lanes_[static_cast<size_t>(lane_count_++)] = lane; };
     for (int64_t j = first; j < first + kTile; ++j) {
       if (j >= last) {
-        if (Is(Mutation::kLastTileFull)) add(Lane{});
+        if (Is(Mutation::kLastTileFull)) Add(0, -1);
         continue;
       }
-      const bool visible = PlainVisible(call_, mutation_, b, h, i, j);
+      const bool visible = row_.Sees(j);
       seen_ = seen_ || visible;
-      if (visible) {
-        add({ScoreOf(b, h, i, j), j});
-        if (Is(Mutation::kFirstKeyTwice) && j == 0) add(lanes_[0]);
-      } else if (Is(Mutation::kPoisonThroughZero)) {
-        add({ScoreOf(b, h, i, j) - std::numeric_limits<A>::infinity(), j});
+      if (!visible) {
+        AddHidden(first, j);
+      } else if (!row_.IsLost(j)) {
+        Add(row_.Score(j), j);
+        if (Is(Mutation::kFirstKeyTwice) && j == 0) Add(lanes_[0].score, 0);
       }
     }
   }
 
-  void AbsorbLanes(int64_t b, int64_t h, int64_t i, int64_t tile) {
+  // What some faults make of a hidden key of the tile that begins at `first`.
+  void AddHidden(int64_t first, int64_t j) {
+    if (Is(Mutation::kPoisonThroughZero)) Add(row_.Score(j) + kNoScore, j);
+    if (Is(Mutation::kHiddenScoresLowest)) Add(kLowest, j);
+    const int64_t length = call_.KeyLength(b_);
+    if (Is(Mutation::kTailValuesPoisoned) && first < length && j >= length) Add(kNoScore, j);
+  }
+
+  void AbsorbLanes(int64_t tile) {
     A max = max_;
     for (int64_t n = 0; n < lane_count_; ++n)
       max = std::max(max, lanes_[static_cast<size_t>(n)].score);
+    if (Is(Mutation::kConstantSubtracted)) max = A{10};
     const bool keeps_sums =
         Is(Mutation::kMissingRescale) || (Is(Mutation::kLateRescaleMissing) && tile >= 2 * kTile);
     const A shrink = keeps_sums ? A{1} : Shrink(max);
-    for (A& sum : sums_) sum *= shrink;
+    const A values_shrink = Is(Mutation::kValuesNotRescaled) ? A{1} : shrink;
+    for (A& sum : sums_) sum *= values_shrink;
     weight_ *= Is(Mutation::kSumNotRescaled) ? A{1} : shrink;
-    for (int64_t n = 0; n < lane_count_; ++n) {
-      const Lane& lane = lanes_[static_cast<size_t>(n)];
-      const A weight = WeightOf(lane.score, max);
-      weight_ += weight;
-      if (lane.key >= 0) AddValue(b, weight * KeptShare(b, h, i, lane.key), ValueKey(lane.key));
-    }
+    for (int64_t n = 0; n < lane_count_; ++n) AbsorbLane(lanes_[static_cast<size_t>(n)], max);
     max_ = max;
   }
 
-  // What dropout makes of a weight: a factor, 0 where the weight is dropped.
-  A KeptShare(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    if (!call_.dropout) return A{1};
-    if (call_.dropout->keep.template At<const uint8_t>(b, h, i, j) == 0) return A{0};
-    if (Is(Mutation::kDropoutUnscaled) || Is(Mutation::kDropoutRenormalised)) return A{1};
-    return static_cast<A>(1 / (1 - call_.dropout->probability));
+  void AbsorbLane(const Lane& lane, A max) {
+    const A weight = WeightOf(lane.score, max);
+    weight_ += weight;
+    if (lane.key < 0 || row_.IsMaskedLate(lane.key)) return;
+    if (Is(Mutation::kHiddenScoresLowest) && weight == 0) return;
+    AddValue(weight * row_.KeptShare(lane.key), ValueKey(lane.key));
   }
 
-  void AddValue(int64_t b, A weight, int64_t key) {
-    const Place place = PlaceOf(b, key);
-    rows_.Value(place.batch, kv_head_, place.key, value_.data());
+  void AddValue(A weight, int64_t key) {
+    const std::vector<A>& value = row_.Value(key);
     for (size_t c = 0; c < sums_.size(); ++c) {
       A& sum = sums_[c];
-      sum += weight * value_[c];
+      sum += weight * value[c];
       if (Is(Mutation::kSumsInBf16)) sum = static_cast<A>(RoundTo(DType::kBF16, double(sum)));
-      if (Is(Mutation::kSumsInStorageType)) sum = Rounded(sum);
+      if (Is(Mutation::kSumsInStorageType)) sum = row_.Rounded(sum);
     }
   }
 
@@ -331,98 +214,78 @@ class PlainRun {
   // What the sums so far are worth under the new maximum; exactly 1 where it has not moved.
   A Shrink(A max) const { return max == max_ ? A{1} : WeightOf(max_, max); }
 
-  void WriteOut(int64_t b, int64_t h, int64_t i) const {
+  void WriteOut(int64_t h, int64_t i) const {
     const A divisor = Is(Mutation::kNotNormalised) && call_.kv_len <= kTile ? A{1} : weight_;
-    const RowSpan<T> out = call_.OutAt<T>(b, h, i);
-    for (int64_t c = 0; c < call_.value_dim; ++c) {
+    const RowSpan<T> out = call_.OutAt<T>(b_, h, i);
+    const bool is_short = Is(Mutation::kValueLanesByHeadDim);
+    const int64_t lanes = is_short ? std::min(call_.value_dim, call_.head_dim) : call_.value_dim;
+    for (int64_t c = 0; c < lanes; ++c) {
       const A value = seen_ ? sums_[static_cast<size_t>(c)] / divisor : A{0};
       out[c] = static_cast<T>(value);
     }
   }
 
-  void WriteLse(int64_t b, int64_t h, int64_t i) const {
+  void WriteLse(int64_t h, int64_t i) const {
+    const A of_empty = Is(Mutation::kLseOfEmptyRowPositive) ? -kNoScore : kNoScore;
     const A lse = max_ + std::log(weight_);
-    call_.LseAt<A>(b, h, i) = !HasTerms()               ? -std::numeric_limits<A>::infinity()
-                              : Is(Mutation::kLseBase2) ? lse / std::log(A{2})
-                                                        : lse;
+    call_.LseAt<A>(b_, h, i) = !HasTerms()               ? of_empty
+                               : Is(Mutation::kLseBase2) ? lse / std::log(A{2})
+                                                         : lse;
   }
 
-  void WriteWeights(const TensorView& target, int64_t b, int64_t h, int64_t i) {
-    for (int64_t j = 0; j < call_.kv_len; ++j) {
-      const bool is_visible = seen_ && PlainVisible(call_, mutation_, b, h, i, j);
-      const A weight = is_visible ? WeightOf(ScoreOf(b, h, i, j), max_) / weight_ : A{0};
-      target.At<T>(b, h, i, j) = static_cast<T>(weight);
-    }
-  }
-
-  void WriteScores(int64_t b, int64_t h, int64_t i) {
-    if (call_.score_mode == 3) return WriteWeights(*call_.scores, b, h, i);
-    for (int64_t j = 0; j < call_.kv_len; ++j) {
-      A score = -std::numeric_limits<A>::infinity();
-      if (call_.score_mode == 0) {
-        score = RawScoreOf(b, j);
-      } else if (call_.score_mode == 1) {
-        score = Is(Mutation::kScoresUncapped) ? RawScoreOf(b, j) : CappedScoreOf(b, j);
-      } else if (PlainVisible(call_, mutation_, b, h, i, j)) {
-        score = ScoreOf(b, h, i, j);
-      }
-      call_.scores->At<T>(b, h, i, j) = static_cast<T>(score);
-    }
-  }
+  static constexpr A kNoScore = RowScores<T>::kNoScore;
+  static constexpr A kLowest = std::numeric_limits<A>::lowest();
 
   const CallView& call_;
-  const InputRows<T> rows_;
   const Mutation mutation_;
-  const A scale_;
+  RowScores<T> row_;
 
   // The row at hand.
-  int64_t kv_head_ = 0;
-  A max_ = 0;     // largest score, or the sink, so far
-  A weight_ = 0;  // sum of weights
-  std::vector<A> query_, key_, value_;
+  int64_t b_ = 0;
+  A max_ = 0;                          // largest score, or the sink, so far
+  A weight_ = 0;                       // sum of weights
   std::vector<A> sums_;                // sum of weight * v
   bool seen_ = false;                  // has seen a visible key
   std::array<Lane, kTile + 1> lanes_;  // one may be counted twice
   int64_t lane_count_ = 0;
 };
 
-}  // namespace
-
-bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h, int64_t i,
-                  int64_t j) {
-  const bool ignores_length = mutation == Mutation::kPaddingIgnoredAfterBatch0 && b > 0;
-  if (!ignores_length && j >= call.KeyLength(b)) return false;
-  const int64_t offset = mutation == Mutation::kDiagonalTopLeft ? 0 : call.DiagonalOffset(b);
-  const int64_t beyond = j - (i + offset);  // how far the key lies after the diagonal
-  const int64_t late = mutation == Mutation::kDiagonalSlid ? 1 : 0;
-  const bool ignores_prefix = mutation == Mutation::kPrefixIgnored && b > 0;
-  const int64_t prefix = ignores_prefix ? 0 : call.PrefixLength(b);
-  const bool causal = call.causal && !DropsCausality(call, mutation, i);
-  if (causal && beyond > late && j >= prefix) return false;
-  if (mutation == Mutation::kPastNeedsPresent && !call.present_k && j < call.storage.past) {
-    return false;
-  }
-  const int64_t more_left = mutation == Mutation::kWindowLeftOneMore    ? 1
-                            : mutation == Mutation::kWindowLeftOneFewer ? -1
-                                                                        : 0;
-  if (call.window_left && -beyond > *call.window_left + more_left) return false;
-  const int64_t more_right = mutation == Mutation::kWindowRightOneMore ? 1 : 0;
-  if (call.window_right && beyond > *call.window_right + more_right) return false;
-  if (!call.InOneDocument(mutation == Mutation::kDocumentsOfBatch0 ? 0 : b, i, j)) return false;
-  const int64_t block_head = mutation == Mutation::kBlockMaskOfHead0 ? 0 : h;
-  if (call.block_mask && !call.block_mask->Attends(b, block_head, i, j)) return false;
-  if (mutation == Mutation::kDropoutRenormalised && call.dropout &&
-      call.dropout->keep.At<const uint8_t>(b, h, i, j) == 0) {
-    return false;
-  }
-  if (mutation == Mutation::kQueryLengthsHideKeys && call.query_lengths &&
-      j >= call.QueryLength(b)) {
-    return false;
-  }
-  if (call.mask && !AddsMask(mutation) && !MaskAttends(call, mutation, b, h, i, j)) return false;
-  if (!UsesBias(call, mutation)) return true;
-  return BiasOf(call, b, h, i, j) != -std::numeric_limits<double>::infinity();
+// The new keys and values before those of the past.
+template <typename T>
+void WritePresentNewFirst(const CallView& call) {
+  const FaultyRows<T> rows(call, Mutation::kPastAfterNew);
+  std::vector<AccumulatorOf<T>> row(static_cast<size_t>(std::max(call.head_dim, call.value_dim)));
+  const auto write = [&](const TensorView& target, int64_t b, int64_t h, int64_t j) {
+    for (int64_t c = 0; c < target.shape[3]; ++c) {
+      target.At<T>(b, h, j, c) = static_cast<T>(row[static_cast<size_t>(c)]);
+    }
+  };
+  for (int64_t b = 0; b < call.batch; ++b)
+    for (int64_t h = 0; h < call.kv_heads; ++h)
+      for (int64_t j = 0; j < call.kv_len; ++j) {
+        const int64_t head = h * (call.q_heads / call.kv_heads);
+        rows.Key(b, head, j, row.data());
+        if (call.present_k) write(*call.present_k, b, h, j);
+        rows.Value(b, head, j, row.data());
+        if (call.present_v) write(*call.present_v, b, h, j);
+      }
 }
+
+// The present of K's size where the mutation forgets that V has its own.
+template <typename T>
+void WriteFaultyPresent(const CallView& call, Mutation mutation) {
+  if (mutation == Mutation::kPresentNewFirst && (call.present_k || call.present_v)) {
+    return WritePresentNewFirst<T>(call);
+  }
+  CallView seen = call;
+  if (mutation == Mutation::kPresentValuesByHeadDim && seen.present_v) {
+    int64_t& lanes = seen.present_v->shape[3];
+    lanes = std::min(lanes, call.head_dim);
+  }
+  WritePresent<T>(seen);
+}
+
+}  // namespace
 
 void PlainAttention(const CallView& call, Mutation mutation, int threads) {
   int64_t rows = 0;
@@ -433,7 +296,7 @@ void PlainAttention(const CallView& call, Mutation mutation, int threads) {
     ForEachPart(rows, threads, [&](int64_t first, int64_t last) {
       PlainRun<decltype(zero)>(call, mutation, scale).Run(first, last);
     });
-    WritePresent<decltype(zero)>(call);
+    WriteFaultyPresent<decltype(zero)>(call, mutation);
   });
 }
 

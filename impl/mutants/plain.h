@@ -1,7 +1,7 @@
 // A deliberately plain attention kernel, scalar and correct, into which one fault can be switched.
 // It walks the keys of each row in tiles of 4 with an online softmax, as real kernels do, because
 // half of the faults live in tails and running maxima. Like tiled it shares no code with the
-// oracle.
+// oracle. blocked.h is its sibling with tiles of queries and split keys.
 #ifndef ATTEST_MUTANTS_PLAIN_H_
 #define ATTEST_MUTANTS_PLAIN_H_
 
@@ -19,11 +19,8 @@ void PlainAttention(const CallView& call, Mutation mutation, int threads);
 // Writes what the null kernel `mutation` makes of the call.
 void NullAttention(const CallView& call, Mutation mutation);
 
-// Whether row i of batch item b and query head h sees key j < kv_len, with the mutation's mistakes.
-bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h, int64_t i,
-                  int64_t j);
-
-// The plug-in's table: no variant gives the correct kernel, a variant the mutant of that id.
+// The plug-in's table: no variant gives the plain kernel without a fault, the variant "blocked" the
+// blocked one, and any other the mutant of that id.
 const attest_kernel_table* MutantKernelTable();
 
 }  // namespace attest

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "properties/bench/oracle_tables.h"
+#include "properties/bench/peers/peers.h"
 #include "properties/bench/surface.h"
 #include "properties/bench/workers.h"
 #include "properties/harness/case/random.h"
@@ -89,8 +90,22 @@ int main(int argc, char** argv) {
   workers->add_option("--seconds", workers_options.seconds, "Measured for each worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  auto* peers = app.add_subcommand(
+      "peers",
+      "The mutants before the suites of other projects, re-created; exit 1 where one fails the "
+      "correct kernel");
+  attest::PeersOptions peers_options;
+  peers->add_option("--suite", peers_options.suite, "One suite only")
+      ->check(CLI::IsMember(attest::PeerSuiteNames()));
+  peers
+      ->add_option("--kills", peers_options.kills,
+                   "The mutation gate's record, for attest's column")
+      ->check(CLI::ExistingDirectory);
+  peers->add_option("--cases", peers_options.cases, "The first so many of each suite")
+      ->check(CLI::PositiveNumber);
   try {
     app.parse(argc, argv);
+    if (peers->parsed()) return attest::PrintPeers(peers_options) ? 0 : 1;
     if (workers->parsed()) return attest::PrintWorkers(workers_options) ? 0 : 1;
     if (surface->parsed()) return attest::PrintSurface(surface_options) ? 0 : 1;
     return attest::RunOracle(options, table);

@@ -331,7 +331,11 @@ void BinCounts::Add(const Case& c) {
 }
 
 void BinCounts::Merge(const BinCounts& other) {
-  for (const auto& [bin, count] : other.counts_) counts_[bin] += count;
+  Merge(other.counts_);
+}
+
+void BinCounts::Merge(const std::map<std::string, int64_t>& counts) {
+  for (const auto& [bin, count] : counts) counts_[bin] += count;
 }
 
 std::vector<std::string> BinCounts::Missing(const Contract& contract) const {

@@ -26,6 +26,7 @@ class BinCounts {
  public:
   void Add(const Case& c);
   void Merge(const BinCounts& other);
+  void Merge(const std::map<std::string, int64_t>& counts);
   const std::map<std::string, int64_t>& counts() const { return counts_; }
   // Required bins with a count of zero, sorted.
   std::vector<std::string> Missing(const Contract& contract) const;

@@ -152,6 +152,7 @@ void DrawStorage(Draw& draw, const Contract& contract, std::vector<Flag>& flags,
       break;
     case Kind::kPacked:
       c.storage.packed = true;
+      if (draw.OneIn(4)) p.q_len = std::min<int64_t>(p.q_len, 1);  // a step of decoding
       std::erase_if(flags, [](Flag flag) {
         return flag == Flag::kMask || flag == Flag::kBias || flag == Flag::kDocuments ||
                flag == Flag::kBlockMask || flag == Flag::kDropout || flag == Flag::kQueryLengths ||

@@ -10,6 +10,9 @@ void TomlReader::Fail(uint32_t line, const std::string& message) {
   if (!error_.empty()) return;
   error_ = line == 0 ? fmt::format("{}: {}", path_, message)
                      : fmt::format("{}:{}: {}", path_, line, message);
+  // What stands in the file may be quoted in it; an error is one line all the same.
+  std::ranges::replace_if(
+      error_, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
 }
 
 void TomlReader::FailAt(const toml::node& node, const std::string& message) {

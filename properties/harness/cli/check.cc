@@ -10,13 +10,15 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/cli/interrupt.h"
+#include "properties/harness/cli/look_at_findings.h"
 #include "properties/harness/cli/open_kernel.h"
 #include "properties/harness/cli/report_sink.h"
-#include "properties/harness/report/case_view.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
 #include "properties/harness/report/progress.h"
@@ -45,6 +47,8 @@ struct CheckArguments {
   int64_t deadline_ms = 2000;
   int threads = 1;
   int confirmations = 3;
+  int64_t max_findings = -1;  // -1 = all
+  int64_t stop_after = 0;     // findings; 0 = never
   std::string contract;
   bool strict = false;
   std::string waivers;
@@ -55,6 +59,7 @@ struct CheckPlan {
   std::vector<const Property*> properties;
   RunOptions run;
   std::optional<std::chrono::seconds> duration;
+  std::optional<int64_t> max_findings, stop_after;  // a kernel
   OpenKernelOptions open;
   std::vector<Waiver> waivers;
 };
@@ -87,6 +92,8 @@ tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments)
   plan.run.seed = *seed;
   std::tie(plan.run.shard_index, plan.run.shard_count) = *shard;
   plan.run.confirmations = arguments.confirmations;
+  if (arguments.max_findings >= 0) plan.max_findings = arguments.max_findings;
+  if (arguments.stop_after > 0) plan.stop_after = arguments.stop_after;
   plan.run.stop = &Interrupted();
   plan.open.session.deadline = std::chrono::milliseconds(arguments.deadline_ms);
   plan.open.session.threads = arguments.threads;
@@ -101,11 +108,29 @@ class SavingObserver : public ProgressLine {
   SavingObserver(ReportSink& sink, std::string program, const std::vector<Waiver>& waivers)
       : sink_(sink), program_(std::move(program)), waivers_(waivers) {}
 
-  void SetVersion(const std::string& version) { version_ = version; }
+  void StartKernel(const KernelReport& kernel) {
+    SetKernel(kernel.kernel);
+    kernel_ = &kernel;
+    start_ = last_case_ = Clock::now();
+    running_ = nullptr;
+    cases_before_ = cases_ = 0;
+  }
+  void OnCase(const Property& property, int64_t done, int64_t of) override {
+    if (running_ != &property) cases_before_ += std::exchange(cases_, 0);
+    running_ = &property;
+    cases_ = done;
+    last_case_ = Clock::now();
+    ProgressLine::OnCase(property, done, of);
+  }
   void OnFinding(const Finding& finding) override {
-    findings_.push_back(sink_.Save(finding, program_));
-    findings_.back().waived = ReasonToWaive(waivers_, finding.kernel, version_, finding.signature);
-    sink_.WriteJson(FindingLine(findings_.back()));
+    findings_.push_back(sink_.Save(
+        finding, program_,
+        ReasonToWaive(waivers_, *kernel_, finding.signature, finding.smallest, finding.verdict)));
+    ReportedFinding& reported = findings_.back();
+    reported.found_by = running_ == nullptr ? "" : running_->id;
+    reported.kernel_cases = cases_before_ + cases_;
+    reported.kernel_seconds = std::chrono::duration<double>(last_case_ - start_).count();
+    sink_.WriteJson(FindingLine(reported));
   }
   std::vector<ReportedFinding> TakeFindings() { return std::exchange(findings_, {}); }
 
@@ -113,7 +138,10 @@ class SavingObserver : public ProgressLine {
   ReportSink& sink_;
   std::string program_;
   const std::vector<Waiver>& waivers_;
-  std::string version_;  // of the kernel that runs
+  const KernelReport* kernel_ = nullptr;  // that runs
+  Clock::time_point start_, last_case_;
+  const Property* running_ = nullptr;
+  int64_t cases_before_ = 0, cases_ = 0;  // of the properties before, and of the one that runs
   std::vector<ReportedFinding> findings_;
 };
 
@@ -179,22 +207,36 @@ class CheckRun {
 
   void RunKernel(OpenedKernel& opened, KernelReport& kernel) {
     const auto start = Clock::now();
-    observer_.SetKernel(kernel.kernel);
-    observer_.SetVersion(kernel.identity.version);
-    std::set<Signature> known;
+    observer_.StartKernel(kernel);
+    RunOptions options = plan_.run;
+    if (!plan_.waivers.empty()) {
+      options.is_waived = [&](const Failure& failure) {
+        return !ReasonToWaive(plan_.waivers, kernel, failure.signature, failure.c, failure.verdict)
+                    .empty();
+      };
+    }
+    int64_t failed = 0;  // findings
     Patience patience;
     for (const Property* property : plan_.properties) {
-      if (const std::string why = patience.WhyNotRun(); !why.empty()) {
+      const std::string why = plan_.stop_after && failed >= *plan_.stop_after
+                                  ? fmt::format("not run: the kernel has {} findings", failed)
+                                  : patience.WhyNotRun();
+      if (!why.empty()) {
         kernel.results.push_back(NotRun(kernel.kernel, *property, why));
         --left_;
         continue;
       }
-      RunOptions options = plan_.run;
-      options.known = known;
+      LimitFindings(failed, options);
       options.stop_at = ShareOfTime();
       PropertyResult result =
           RunProperty(*property, opened.contract, *opened.session, options, observer_);
-      for (const Finding& finding : result.findings) known.insert(finding.signature);
+      for (const Finding& finding : result.findings) {
+        const bool waived = !ReasonToWaive(plan_.waivers, kernel, finding.signature,
+                                           finding.smallest, finding.verdict)
+                                 .empty();
+        (waived ? options.known_waived : options.known).insert(finding.signature);
+        failed += finding.verdict.kind == VerdictKind::kFail && !waived ? 1 : 0;
+      }
       patience.Note(result);
       kernel.results.push_back(std::move(result));
     }
@@ -209,19 +251,15 @@ class CheckRun {
     opened.session.reset();  // its worker need not wait for the others
   }
 
-  // Runs the case of each finding by value once more, for the pictures of the page.
-  static void LookAtFindings(OpenedKernel& opened, KernelReport& kernel) {
-    for (ReportedFinding& reported : kernel.findings) {
-      if (Interrupted()) return;
-      const Finding& finding = reported.finding;
-      const Property* property = FindProperty(finding.signature.property);
-      if (property == nullptr) continue;
-      KernelSession* session = SessionAtFault(*property, finding.smallest, opened.contract,
-                                              finding.verdict, *opened.session);
-      if (session == nullptr) continue;
-      reported.view = LookAt(finding.derived ? *finding.derived : finding.smallest, finding.verdict,
-                             opened.contract, *session);
-    }
+  // For the next property of a kernel that has so many findings; they are fewer than stop_after.
+  void LimitFindings(int64_t findings, RunOptions& options) const {
+    // Where there are to be few they come from many properties: a fault in many lights is told more surely.
+    int64_t limit = plan_.max_findings || plan_.stop_after ? 1 : plan_.run.max_findings;
+    if (plan_.max_findings)
+      limit = std::min(limit, std::max<int64_t>(*plan_.max_findings - findings, 0));
+    if (plan_.stop_after) limit = std::min(limit, *plan_.stop_after - findings);
+    options.max_findings = static_cast<int>(limit);
+    options.ends_when_full = plan_.stop_after && findings + limit >= *plan_.stop_after;
   }
 
   static PropertyResult NotRun(const std::string& kernel, const Property& property,
@@ -261,6 +299,8 @@ RunInfo InfoOf(const CommandLine& line, const CheckPlan& plan) {
   info.seed = plan.run.seed;
   info.shard_index = plan.run.shard_index;
   info.shard_count = plan.run.shard_count;
+  info.held_to = plan.open.contract;
+  info.strict = plan.open.strict;
   return info;
 }
 
@@ -279,22 +319,6 @@ int Check(const CheckArguments& arguments, const CommandLine& line) {
     return Complain(opened.error().status, opened.error().text);
   }
   return run.Run();
-}
-
-void AddReportOptions(CLI::App& command, CheckArguments& arguments) {
-  command
-      .add_option("--json", arguments.paths.json,
-                  "Write JSON lines to FILE: run, finding, result, summary. They stand in "
-                  "FILE.partial until the run ends")
-      ->type_name("FILE");
-  command.add_option("--junit", arguments.paths.junit, "Write JUnit XML to FILE")
-      ->type_name("FILE");
-  command
-      .add_option("--report", arguments.paths.folder,
-                  "Folder for the case files of findings and for the report as a page, index.html, "
-                  "and as Markdown, report.md; unless named, made with the first finding")
-      ->type_name("DIR")
-      ->capture_default_str();
 }
 
 }  // namespace
@@ -332,7 +356,7 @@ void AddCheck(CLI::App& app, CommandLine& line) {
   command->add_option("--shard", arguments->shard, "Run part i of n, 0 <= i < n")
       ->type_name("i/n")
       ->capture_default_str();
-  AddReportOptions(*command, *arguments);
+  AddReportPaths(*command, arguments->paths);
   command->add_option("--deadline", arguments->deadline_ms, "Milliseconds one kernel call may take")
       ->check(CLI::Range(int64_t{1}, int64_t{3600000}))
       ->capture_default_str();
@@ -344,6 +368,17 @@ void AddCheck(CLI::App& app, CommandLine& line) {
                    "Reruns of each finding; where not all fail, at least 20")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  command
+      ->add_option("--max-findings", arguments->max_findings,
+                   "Shrink and report N findings a kernel; of the other properties say only which "
+                   "fail. Quicker where much is wrong")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000}));
+  command
+      ->add_option("--stop-after", arguments->stop_after,
+                   "End a kernel's run with its Nth finding; properties not run are INCONCLUSIVE")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000000}));
   command
       ->add_option("--contract", arguments->contract,
                    "Hold the kernel to this published contract, for what the kernel offers")

@@ -16,12 +16,19 @@ struct CommandLine {
   std::function<int()> run;
 };
 
+struct ReportPaths;
+// --json, --junit and --report, of a command that makes a report.
+void AddReportPaths(CLI::App& command, ReportPaths& paths);
+
 void AddCheck(CLI::App& app, CommandLine& line);
 void AddProbe(CLI::App& app, CommandLine& line);
 void AddReplay(CLI::App& app, CommandLine& line);
 void AddShrink(CLI::App& app, CommandLine& line);
 void AddList(CLI::App& app, CommandLine& line);
 void AddVectors(CLI::App& app, CommandLine& line);
+void AddFuzz(CLI::App& app, CommandLine& line);
+void AddMerge(CLI::App& app, CommandLine& line);
+void AddPower(CLI::App& app, CommandLine& line);
 void AddNewKernel(CLI::App& app, CommandLine& line);
 
 }  // namespace attest

@@ -63,7 +63,7 @@ void ListHostile() {
 void ListMutants() {
   Print("mutants:\n");
   for (const Mutant& mutant : Mutants()) {
-    Print(fmt::format("  mutant:{:<30} {}{}\n", mutant.id, mutant.does,
+    Print(fmt::format("  mutant:{:<30} {:<8}{}{}\n", mutant.id, mutant.kind, mutant.does,
                       mutant.report.empty() ? "" : fmt::format(" ({})", mutant.report)));
   }
 }

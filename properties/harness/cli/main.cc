@@ -40,6 +40,9 @@ int Run(int argc, char** argv) {
   AddShrink(app, line);
   AddList(app, line);
   AddVectors(app, line);
+  AddFuzz(app, line);
+  AddMerge(app, line);
+  AddPower(app, line);
   AddNewKernel(app, line);
   try {
     app.parse(argc, argv);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/cli/commands.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/html.h"
 #include "properties/harness/report/markdown.h"
@@ -85,10 +86,14 @@ void ReportSink::WritePages(const RunReport& report) {
   Save((folder / kMarkdown).string(), MarkdownReport(report));
 }
 
-ReportedFinding ReportSink::Save(const Finding& finding, const std::string& program) {
+ReportedFinding ReportSink::Save(const Finding& finding, const std::string& program,
+                                 const std::string& waived) {
   ReportedFinding reported;
   reported.finding = finding;
-  reported.file = (std::filesystem::path(paths_.folder) / CaseFileName(finding)).string();
+  reported.waived = waived;
+  // One signature may have a waived finding and one that counts.
+  const std::string name = (waived.empty() ? "" : "waived.") + CaseFileName(finding);
+  reported.file = (std::filesystem::path(paths_.folder) / name).string();
   reported.command = fmt::format("{} replay {}", ShellQuote(program), ShellQuote(reported.file));
   Save(reported.file, CaseFileText(finding));
   return reported;
@@ -100,6 +105,21 @@ tl::expected<void, std::string> ReportSink::Finish(const std::string& last_json_
   if (junit_) Keep(junit_->Append(junit).and_then([&] { return junit_->Commit(); }));
   if (!first_error_.empty()) return tl::unexpected(first_error_);
   return {};
+}
+
+void AddReportPaths(CLI::App& command, ReportPaths& paths) {
+  command
+      .add_option("--json", paths.json,
+                  "Write JSON lines to FILE: run, finding, result, summary. They stand in "
+                  "FILE.partial until the run ends")
+      ->type_name("FILE");
+  command.add_option("--junit", paths.junit, "Write JUnit XML to FILE")->type_name("FILE");
+  command
+      .add_option("--report", paths.folder,
+                  "Folder for the case files of findings and for the report as a page, index.html, "
+                  "and as Markdown, report.md; unless named, made with the first finding")
+      ->type_name("DIR")
+      ->capture_default_str();
 }
 
 }  // namespace attest

@@ -353,7 +353,11 @@ TEST(ProbeTest, ARefusalOfFewerKeysThanQueriesGetsItsWord) {
   const auto session = Open("reference?contract=flash-attention-2");
   const CallRunner run = RunnerOf(*session);
   const CallRunner refusing = [&](const Call& call) {
-    return call.tensors[0].shape[1] > call.tensors[1].shape[1] ? Refused() : run(call);
+    const auto rows = [&](int32_t role) {
+      const CallTensor& tensor = *std::ranges::find(call.tensors, role, &CallTensor::role);
+      return tensor.shape[1] * tensor.shape[2];  // heads times rows, in either order
+    };
+    return rows(ATTEST_ROLE_Q) > rows(ATTEST_ROLE_K) ? Refused() : run(call);
   };
   Lab undeclared(refusing);
   const ProbeReport found = Probe(undeclared, contract);

@@ -50,6 +50,8 @@ void AddCounts(pugi::xml_node article, const KernelReport& kernel) {
   if (const std::string errors = ErrorsText(kernel); !errors.empty()) {
     AddFact(facts, "errors", errors);
   }
+  for (const std::string& note : kernel.notes)
+    AddFact(facts, "note", CleanText(note, kLongestNote));
 }
 
 void AddLadder(pugi::xml_node article, const KernelReport& kernel) {

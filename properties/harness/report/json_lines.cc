@@ -92,6 +92,7 @@ Json KernelSummary(const KernelReport& kernel) {
   json["findings_waived"] = std::ranges::count_if(
       kernel.findings, [](const ReportedFinding& f) { return !f.waived.empty(); });
   json["idle_waivers"] = kernel.idle_waivers;
+  json["notes"] = kernel.notes;
   json["cases"] = CasesRun(kernel);
   json["calls"] = kernel.stats.calls;
   json["round_trips"] = kernel.stats.round_trips;
@@ -114,6 +115,7 @@ std::string RunLine(const RunReport& report) {
       one["name"] = kernel.identity.name;
       one["version"] = kernel.identity.version;
       one["contract"] = kernel.contract.name;
+      one["contract_json"] = kernel.identity.contract_json;
     } else {
       one["skipped"] = kernel.skipped;
     }
@@ -127,6 +129,8 @@ std::string RunLine(const RunReport& report) {
                {"cases_per_property", info.cases_per_property},
                {"seed", info.seed},
                {"shard", {{"index", info.shard_index}, {"count", info.shard_count}}},
+               {"held_to", info.held_to},
+               {"strict", info.strict},
                {"kernels", std::move(kernels)}});
 }
 
@@ -145,11 +149,18 @@ std::string FindingLine(const ReportedFinding& reported) {
                {"waived", reported.waived},
                {"sentence", f.verdict.sentence}};
   if (f.verdict.witness) json["witness"] = WitnessJson(*f.verdict.witness);
+  json["call"] = f.verdict.call;
+  json["likely_cause"] = f.verdict.likely_cause;
   json["sizes"] = Sizes(f.smallest.problem);
   json["case"] = CaseFileText(f);
   json["case_file"] = reported.file;
   json["replay"] = reported.command;
   json["cases_to_first"] = f.cases_to_first;
+  if (!reported.found_by.empty()) {
+    json["found_by"] = reported.found_by;
+    json["kernel_cases"] = reported.kernel_cases;
+    json["kernel_seconds"] = reported.kernel_seconds;
+  }
   json["shrink_steps"] = f.shrink_steps;
   json["confirmed"] = f.confirmed;
   json["confirmations"] = f.confirmations;
@@ -177,6 +188,8 @@ std::string ResultLine(const PropertyResult& r) {
                {"figures", FiguresJson(r.figures)},
                {"marginal_reasons", r.marginal_reasons},
                {"findings", r.findings.size()},
+               {"cases_to_first", r.cases_to_first},
+               {"first_cause", r.cases_to_first == 0 ? "" : Name(r.first_cause)},
                {"seconds", r.seconds},
                {"bins", r.bins.counts()}});
 }

@@ -59,6 +59,9 @@ std::string Overview(const RunReport& report) {
                         Text(MarkOfExit(ExitCodeOf(kernel))), MarkdownText(kernel.identity.name),
                         MarkdownText(kernel.identity.version), MarkdownText(kernel.contract.name),
                         HeldText(LadderOf(kernel)), CasesRun(kernel), kernel.findings.size());
+    for (const std::string& note : kernel.notes) {
+      text += fmt::format("  - {}\n", MarkdownText(CleanText(note, kLongestLine)));
+    }
   }
   return text;
 }

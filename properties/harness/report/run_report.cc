@@ -1,6 +1,7 @@
 #include "properties/harness/report/run_report.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace attest {
@@ -57,18 +58,18 @@ std::vector<std::string> PropertiesOf(const RunReport& report) {
 }
 
 void FoldFindings(KernelReport& kernel) {
-  std::set<Signature> named;
+  std::map<bool, std::set<Signature>> named;  // by whether they are waived
   for (const ReportedFinding& reported : kernel.findings) {
     const Finding& finding = reported.finding;
     if (finding.verdict.kind == VerdictKind::kFail && !finding.signature.cause_class.empty()) {
-      named.insert(finding.signature);
+      named[!reported.waived.empty()].insert(finding.signature);
     }
   }
   std::erase_if(kernel.findings, [&](const ReportedFinding& reported) {
     const Signature& own = reported.finding.signature;
     return own.cause_class.empty() &&
-           std::any_of(named.begin(), named.end(),
-                       [&](const Signature& other) { return Covers(own, other); });
+           std::ranges::any_of(named[!reported.waived.empty()],
+                               [&](const Signature& other) { return Covers(own, other); });
   });
 }
 

@@ -1,4 +1,4 @@
-// What one run of `attest check` or `attest vectors` has to say, as plain data: the writers of this
+// What one run of `attest check`, `vectors`, `fuzz` or `merge` has to say, as plain data: the writers of this
 // folder (terminal, page, Markdown, JSON lines, JUnit) each turn it into their own form, and the exit code is read
 // off it.
 #ifndef ATTEST_HARNESS_REPORT_RUN_REPORT_H_
@@ -28,6 +28,8 @@ struct RunInfo {
   uint64_t seed = 0;
   int64_t shard_index = 0;
   int64_t shard_count = 1;
+  std::string held_to{};  // --contract; empty = each kernel's own
+  bool strict = false;
 };
 
 // A finding with what a person needs to see it again.
@@ -37,6 +39,11 @@ struct ReportedFinding {
   std::string command;             // replays it
   std::string waived{};            // why it does not count; empty = it does
   std::optional<CaseView> view{};  // of the case that the value is from, where there is one
+  // When it was met: in the run of which property, and after how many cases and seconds of the kernel's,
+  // over all properties so far.
+  std::string found_by{};
+  int64_t kernel_cases = 0;
+  double kernel_seconds = 0;
 };
 
 struct KernelReport {
@@ -48,6 +55,7 @@ struct KernelReport {
   std::vector<PropertyResult> results;
   std::vector<ReportedFinding> findings;
   std::vector<std::string> idle_waivers;  // a line each: waived, and did not happen
+  std::vector<std::string> notes;         // a line each: what a night's fuzzing did, what is amiss
   SessionStats stats;
   double seconds = 0;
 };
@@ -67,7 +75,7 @@ const PropertyResult* ResultOf(const KernelReport& kernel, const std::string& pr
 std::vector<std::string> PropertiesOf(const RunReport& report);
 
 // Drops each finding whose fault has no class where another finding shares all else of its
-// signature and has one: it is most likely the same fault, seen where nothing gives it away.
+// signature and has one, both or neither being waived: it is most likely the same fault, seen where nothing gives it away.
 void FoldFindings(KernelReport& kernel);
 
 // A finding made under another property's name (a derived case that differs from the reference)

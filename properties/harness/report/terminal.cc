@@ -40,6 +40,7 @@ std::string Head(const KernelReport& kernel) {
   if (const std::string errors = ErrorsText(kernel); !errors.empty()) {
     text += fmt::format("  errors: {}\n", errors);
   }
+  for (const std::string& note : kernel.notes) text += "  " + PrintableLine(note) + "\n";
   return Printable(text);
 }
 

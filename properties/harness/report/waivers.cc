@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -98,23 +99,47 @@ void ReadVersions(TomlReader& reader, const toml::table& table, const std::strin
   }
 }
 
+// The pattern's part before the first '/'.
+std::string PropertyPattern(const std::string& signature) {
+  return signature.substr(0, signature.find('/'));
+}
+
+bool Fits(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+}
+
 void ReadSignature(TomlReader& reader, const toml::table& table, const std::string& text,
                    Waiver& waiver) {
   const auto parts = Split(text, '/');
-  if (parts.size() < 2 || parts.size() > 3 || parts[1].empty()) {
-    return reader.FailAt(table, "signature: write property/cause or property/cause/output");
+  if (parts.size() < 2 || parts.size() > 4 || parts[1].empty()) {
+    return reader.FailAt(
+        table,
+        "signature: write property/cause/output/class, patterns or not; the last two "
+        "may be left out");
   }
-  waiver.property = parts[0];
-  waiver.cause = parts[1];
-  if (parts.size() == 3) waiver.output = parts[2];
-  if (FindProperty(waiver.property) == nullptr) {
-    reader.FailAt(table, "signature: no property is called '" + waiver.property +
-                             "'; 'attest list properties' shows them");
+  waiver.signature = text;
+  const bool is_known = std::ranges::any_of(AllProperties(), [&](const Property& property) {
+    return Fits(parts[0], std::string(property.id));
+  });
+  if (is_known) return;
+  reader.FailAt(table, "signature: no property is called '" + parts[0] +
+                           "'; 'attest list properties' shows them");
+}
+
+void ReadConditions(TomlReader& reader, const toml::table& table, Waiver& waiver) {
+  const toml::array* texts = reader.ArrayAt(table, "when", false);
+  for (size_t n = 0; texts != nullptr && n < texts->size(); ++n) {
+    const toml::node& node = *texts->get(n);
+    const auto* text = node.as_string();
+    if (text == nullptr) return reader.FailAt(node, "when: write texts, as \"causal\"");
+    auto condition = ParseCaseCondition(text->get());
+    if (!condition) return reader.FailAt(node, "when: " + condition.error());
+    waiver.when.push_back(std::move(*condition));
   }
 }
 
 Waiver ReadWaiver(TomlReader& reader, const toml::table& table) {
-  reader.CheckKeys(table, "waiver", {"kernel", "versions", "signature", "reason"});
+  reader.CheckKeys(table, "waiver", {"kernel", "versions", "signature", "when", "reason"});
   const auto text = [&](std::string_view key) {
     const std::string value = reader.String(table, key, true).value_or("");
     if (reader.ok() && value.empty()) reader.FailAt(table, fmt::format("{} is empty", key));
@@ -127,19 +152,32 @@ Waiver ReadWaiver(TomlReader& reader, const toml::table& table) {
   if (!reader.ok()) return waiver;
   ReadVersions(reader, table, versions, waiver);
   ReadSignature(reader, table, signature, waiver);
+  ReadConditions(reader, table, waiver);
   return waiver;
 }
 
 bool IsAbout(const Waiver& waiver, const std::string& kernel, const std::string& version) {
-  return fnmatch(waiver.kernel.c_str(), kernel.c_str(), 0) == 0 &&
+  return Fits(waiver.kernel, kernel) &&
          std::ranges::all_of(waiver.versions, [&](const VersionCondition& condition) {
            return Holds(condition, version);
          });
 }
 
-bool Names(const Waiver& waiver, const Signature& signature) {
-  return waiver.property == signature.property && waiver.cause == Name(signature.cause) &&
-         (waiver.output.empty() || waiver.output == signature.output);
+// The case and what the property makes of it: the fault may lie in any of the calls.
+std::vector<Case> CasesAround(const Signature& signature, const Case& failing,
+                              const Contract& contract) {
+  const Property* property = FindProperty(signature.property);
+  std::vector<Case> cases;
+  if (property != nullptr) cases = property->derive(failing, contract).cases;
+  cases.push_back(failing);
+  return cases;
+}
+
+bool HasTrigger(const Waiver& waiver, const std::vector<Case>& cases, const Verdict& verdict) {
+  return std::ranges::any_of(cases, [&](const Case& c) {
+    return std::ranges::all_of(waiver.when,
+                               [&](const CaseCondition& holds) { return holds(c, verdict); });
+  });
 }
 
 // Whether the result failed, by waived findings alone.
@@ -155,29 +193,41 @@ bool IsWaived(const KernelReport& kernel, const PropertyResult& result) {
   return all > 0 && waived == all;
 }
 
-void NoteIdle(const Waiver& waiver, KernelReport& kernel) {
-  for (const PropertyResult& result : kernel.results) {
-    if (result.property != waiver.property) continue;
-    if (result.verdict != VerdictKind::kPass && result.verdict != VerdictKind::kMarginal) continue;
-    kernel.idle_waivers.push_back(fmt::format(
-        "unexpected {}: {} cases of {} without the waived {}{}{}: mended, or rarer than this plan",
-        Name(result.verdict), result.cases_run(), waiver.property, waiver.cause,
-        waiver.output.empty() ? "" : "/", waiver.output));
+// The results of all properties that the waiver speaks of; empty where one was not run, or not whole.
+std::vector<const PropertyResult*> WholeResults(const Waiver& waiver, const KernelReport& kernel) {
+  std::vector<const PropertyResult*> results;
+  const std::string pattern = PropertyPattern(waiver.signature);
+  for (const Property& property : AllProperties()) {
+    if (!Fits(pattern, std::string(property.id))) continue;
+    const PropertyResult* result = ResultOf(kernel, std::string(property.id));
+    if (result == nullptr || result->verdict == VerdictKind::kInconclusive) return {};
+    results.push_back(result);
   }
+  return results;
+}
+
+void NoteIdle(const Waiver& waiver, KernelReport& kernel) {
+  int64_t cases = 0;
+  for (const PropertyResult* result : WholeResults(waiver, kernel)) cases += result->cases_run();
+  if (cases == 0) return;
+  kernel.idle_waivers.push_back(
+      fmt::format("unexpected pass: {} cases without the waived {} ({}): mended, rarer than this "
+                  "plan, or behind a waived fault of the same signatures",
+                  cases, waiver.signature, waiver.reason));
 }
 
 }  // namespace
 
 tl::expected<std::vector<Waiver>, std::string> ParseWaivers(std::string_view text,
                                                             std::string_view path) {
+  TomlReader reader(path);
   toml::table root;
   try {
     root = toml::parse(text, path);
   } catch (const toml::parse_error& error) {
-    return tl::unexpected(
-        fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+    reader.Fail(static_cast<uint32_t>(error.source().begin.line), std::string(error.description()));
+    return tl::unexpected(reader.error());
   }
-  TomlReader reader(path);
   reader.CheckKeys(root, "the file", {"waiver"});
   std::vector<Waiver> waivers;
   if (const toml::array* tables = reader.ArrayAt(root, "waiver", false)) {
@@ -206,21 +256,25 @@ tl::expected<std::vector<Waiver>, std::string> ReadWaivers(const std::string& pa
   return ParseWaivers(text.str(), path);
 }
 
-std::string ReasonToWaive(const std::vector<Waiver>& waivers, const std::string& kernel,
-                          const std::string& version, const Signature& signature) {
-  const auto waiver = std::ranges::find_if(waivers, [&](const Waiver& candidate) {
-    return IsAbout(candidate, kernel, version) && Names(candidate, signature);
-  });
-  return waiver == waivers.end() ? "" : waiver->reason;
+std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport& kernel,
+                          const Signature& signature, const Case& failing, const Verdict& verdict) {
+  std::optional<std::vector<Case>> cases;  // only where some waiver asks
+  for (const Waiver& waiver : waivers) {
+    if (!IsAbout(waiver, kernel.kernel, kernel.identity.version)) continue;
+    if (!Fits(waiver.signature, ToString(signature))) continue;
+    if (!cases) cases = CasesAround(signature, failing, kernel.contract);
+    if (HasTrigger(waiver, *cases, verdict)) return waiver.reason;
+  }
+  return "";
 }
 
 void ApplyWaivers(const std::vector<Waiver>& waivers, KernelReport& kernel) {
+  // Waivers that share a reason are of one fault, and one that is met speaks for all.
+  std::set<std::string> met;
+  for (const ReportedFinding& reported : kernel.findings) met.insert(reported.waived);
   for (const Waiver& waiver : waivers) {
     if (!IsAbout(waiver, kernel.kernel, kernel.identity.version)) continue;
-    const bool found = std::ranges::any_of(kernel.findings, [&](const ReportedFinding& reported) {
-      return Names(waiver, reported.finding.signature);
-    });
-    if (!found) NoteIdle(waiver, kernel);
+    if (met.insert(waiver.reason).second) NoteIdle(waiver, kernel);
   }
   for (PropertyResult& result : kernel.results) result.waived = IsWaived(kernel, result);
 }

@@ -5,8 +5,11 @@
 //   [[waiver]]
 //   kernel = "onnxruntime:attention*"   # pattern (* ?) over the kernel as named on the command line
 //   versions = ">=1.28.2 <1.30"         # of the kernel's own version; all conditions hold; "*": any
-//   signature = "padding.side_does_not_matter/value/out"   # property/cause[/output]; any class
+//   signature = "*/value/out*"          # pattern over the whole signature, property/cause/output/class
+//   when = ["causal", "kv_len > q_len"] # the fault's trigger: waiver_conditions.h; may be left out
 //   reason = "one line: who decided what"
+//
+// All conditions hold on one case: the smallest, or one that the property derives from it. A failure without the trigger is waived by none and looked into by itself, whatever its signature.
 #ifndef ATTEST_HARNESS_REPORT_WAIVERS_H_
 #define ATTEST_HARNESS_REPORT_WAIVERS_H_
 
@@ -17,6 +20,7 @@
 #include <tl/expected.hpp>
 
 #include "properties/harness/report/run_report.h"
+#include "properties/harness/report/waiver_conditions.h"
 
 namespace attest {
 
@@ -31,7 +35,8 @@ struct VersionCondition {
 struct Waiver {
   std::string kernel;
   std::vector<VersionCondition> versions;  // empty = any version
-  std::string property, cause, output;     // no output: of every output
+  std::string signature;
+  std::vector<CaseCondition> when;
   std::string reason;
 };
 
@@ -40,13 +45,14 @@ tl::expected<std::vector<Waiver>, std::string> ParseWaivers(std::string_view tex
                                                             std::string_view path);
 tl::expected<std::vector<Waiver>, std::string> ReadWaivers(const std::string& path);
 
-// Why a failure with this signature of this kernel (as the user named it) does not count; empty = it
-// does.
-std::string ReasonToWaive(const std::vector<Waiver>& waivers, const std::string& kernel,
-                          const std::string& version, const Signature& signature);
+// Why a failure of the kernel with this signature on this case does not count; empty = it does. `verdict`
+// is that of the case.
+std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport& kernel,
+                          const Signature& signature, const Case& failing, const Verdict& verdict);
 
 // Once the findings of a kernel are complete: marks the properties that fail by waived findings
-// alone, and notes the waivers whose finding a property passed without.
+// alone, and notes the waivers without a finding, where every property that they speak of ran whole. Waivers with
+// one reason count as one.
 void ApplyWaivers(const std::vector<Waiver>& waivers, KernelReport& kernel);
 
 }  // namespace attest

@@ -15,14 +15,17 @@ using Clock = std::chrono::steady_clock;
 
 // One failure, followed from case to case. The same failure is one with the same property, cause,
 // output and class; as long as no class is known any will do, for some show on some sizes only, and
-// the first to show is then kept to: a smaller case of another fault explains nothing.
+// the first to show is then kept to: a smaller case of another fault explains nothing. Nor does one
+// that is waived where this one is not, or the reverse.
 class FailureProbe {
  public:
   FailureProbe(const Property& property, const Failure& failure, const Contract& contract,
-               KernelSession& session)
+               KernelSession& session, const RunOptions& options)
       : property_(property),
         contract_(contract),
         session_(session),
+        options_(options),
+        waived_(IsWaived(failure)),
         signature_(failure.signature),
         verdict_(failure.verdict) {}
 
@@ -55,14 +58,22 @@ class FailureProbe {
     });
     if (session_.interrupted()) return std::nullopt;
     for (Failure& failure : result.failures) {
-      if (Covers(pattern, failure.signature)) return std::move(failure);
+      if (!Covers(pattern, failure.signature)) continue;
+      if (needs_class && IsWaived(failure) != waived_) continue;
+      return std::move(failure);
     }
     return std::nullopt;
+  }
+
+  bool IsWaived(const Failure& failure) const {
+    return options_.is_waived != nullptr && options_.is_waived(failure);
   }
 
   const Property& property_;
   const Contract& contract_;
   KernelSession& session_;
+  const RunOptions& options_;
+  const bool waived_;
   Signature signature_;
   Verdict verdict_;
 };
@@ -139,7 +150,7 @@ void JudgeRecurrence(const Property& property, Finding& finding) {
 
 Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
                     KernelSession& session, const RunOptions& options, RunObserver& observer) {
-  FailureProbe probe(property, failure, contract, session);
+  FailureProbe probe(property, failure, contract, session, options);
   ShrunkCase shrunk = ShrinkFailure(property, failure.c, probe, options, observer);
   Finding finding;
   finding.kernel = session.spec().text;

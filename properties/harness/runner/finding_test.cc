@@ -136,6 +136,26 @@ TEST(RunProperty, SignaturesKnownBeforeAreCountedAndNotReportedAgain) {
   EXPECT_EQ(second.verdict, VerdictKind::kFail);
 }
 
+// The one fault of the kernel stands for two: a known one that needs causality, and a new one. Shrinking would
+// make both the same case.
+TEST(RunProperty, AWaivedFailureHidesNoOtherOfItsSignature) {
+  Opened opened = Open("mutant:zeros");
+  ASSERT_NE(opened.session, nullptr);
+  RunObserver observer;
+  RunOptions options;
+  options.plan = {"test", 50};
+  options.is_waived = [](const Failure& failure) { return failure.c.problem.causal; };
+  const PropertyResult result = RunProperty(*FindProperty("equivalence.matches_reference"),
+                                            opened.contract, *opened.session, options, observer);
+  std::set<bool> waived;  // of those with one signature
+  for (const Finding& finding : result.findings) {
+    if (ToString(finding.signature).starts_with("equivalence.matches_reference/value/out")) {
+      waived.insert(finding.smallest.problem.causal);
+    }
+  }
+  EXPECT_EQ(waived, (std::set<bool>{false, true}));
+}
+
 // The limits are set so that any restart is slow, for a kernel in C++ that aborts in each call.
 PropertyResult OfAbortingKernel(const RunOptions& options) {
   Opened opened = Open("hostile:abort");

@@ -15,6 +15,8 @@ constexpr int64_t kMaxDyingProperties = 3;
 void Patience::Note(const PropertyResult& result) {
   hanging_ += std::ranges::count(result.findings, Cause::kHang,
                                  [](const Finding& finding) { return finding.signature.cause; });
+  // Where no findings are made any more.
+  hanging_ += result.findings.empty() && result.first_cause == Cause::kHang ? 1 : 0;
   dying_ += result.dies_slowly ? 1 : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "properties/harness/case/equal.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/lower/lower.h"
+#include "properties/harness/runner/call_runner.h"
 
 namespace attest {
 namespace {
@@ -95,38 +96,19 @@ CallSetting SettingOf(const Derived& derived, size_t i) {
   return derived.settings.empty() ? CallSetting{} : derived.settings[i];
 }
 
-// Why the session cannot run one of the cases as it is to be run; asked first, for it costs nothing.
-std::optional<Unable> WhyUnable(const Derived& derived, KernelSession& session) {
+// Why one of the cases cannot be run as it is to be run; asked first, for it costs nothing.
+std::optional<Unable> WhyUnable(const Derived& derived, CallRunner& runner) {
   for (const CallSetting& setting : derived.settings) {
-    if (setting.at_once && !session.identity().can_run_at_once) {
-      return Unable{"the kernel's worker computes one call at a time"};
-    }
-    if (setting.threads == 0) continue;
-    const auto with_threads = session.WithThreads(setting.threads);
-    if (!with_threads) return with_threads.error();
+    if (auto unable = runner.WhyUnable(setting)) return unable;
   }
   return std::nullopt;
-}
-
-tl::expected<std::vector<CallResult>, Unable> RunUnder(const CallSetting& setting,
-                                                       std::span<const Call> calls,
-                                                       KernelSession& session) {
-  KernelSession* runner = &session;
-  if (setting.threads != 0) {
-    const auto with_threads = session.WithThreads(setting.threads);
-    if (!with_threads) return tl::unexpected(with_threads.error());
-    runner = *with_threads;
-  }
-  if (setting.at_once) return runner->RunAtOnce(calls);
-  return runner->Run(calls);
 }
 
 // The outcome of every case; those of one setting are run together, settings in the order in which they
 // are met.
 tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
                                                   const std::vector<Lowered>& lowered,
-                                                  const Contract& contract,
-                                                  KernelSession& session) {
+                                                  const Contract& contract, CallRunner& runner) {
   const size_t count = derived.cases.size();
   std::vector<Outcome> outcomes(count);
   std::vector<bool> done(count, false);
@@ -140,7 +122,7 @@ tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
       owners.push_back(i);
       calls.push_back(lowered[i].call);
     }
-    const auto results = RunUnder(setting, calls, session);
+    const auto results = runner.Run(setting, calls);
     if (!results) return tl::unexpected(results.error());
     for (size_t n = 0; n < owners.size(); ++n) {
       const size_t i = owners[n];
@@ -232,6 +214,28 @@ void JudgeUnable(const Property& property, const Case& c, const Unable& unable,
 
 }  // namespace
 
+std::optional<Unable> SessionRunner::WhyUnable(const CallSetting& setting) {
+  if (setting.at_once && !session_.identity().can_run_at_once) {
+    return Unable{"the kernel's worker computes one call at a time"};
+  }
+  if (setting.threads == 0) return std::nullopt;
+  const auto with_threads = session_.WithThreads(setting.threads);
+  if (!with_threads) return with_threads.error();
+  return std::nullopt;
+}
+
+tl::expected<std::vector<CallResult>, Unable> SessionRunner::Run(const CallSetting& setting,
+                                                                 std::span<const Call> calls) {
+  KernelSession* runner = &session_;
+  if (setting.threads != 0) {
+    const auto with_threads = session_.WithThreads(setting.threads);
+    if (!with_threads) return tl::unexpected(with_threads.error());
+    runner = *with_threads;
+  }
+  if (setting.at_once) return runner->RunAtOnce(calls);
+  return runner->Run(calls);
+}
+
 std::optional<Case> DerivedAtFault(const Property& property, const Case& c,
                                    const Contract& contract, const Verdict& verdict) {
   if (!verdict.witness) return std::nullopt;
@@ -253,6 +257,12 @@ KernelSession* SessionAtFault(const Property& property, const Case& c, const Con
 
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
                    KernelSession& session, const CauseFilter& wants_cause) {
+  SessionRunner runner(session);
+  return RunCase(property, c, contract, runner, wants_cause);
+}
+
+CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
+                   CallRunner& runner, const CauseFilter& wants_cause) {
   CaseResult result;
   if (std::string reason = property.unsupported(contract); !reason.empty()) {
     result.verdict = OfKind(VerdictKind::kUnsupported, std::move(reason));
@@ -264,7 +274,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
     result.verdict = OfKind(VerdictKind::kInconclusive, derived.not_applicable);
     return result;
   }
-  if (const auto unable = WhyUnable(derived, session)) {
+  if (const auto unable = WhyUnable(derived, runner)) {
     JudgeUnable(property, c, *unable, result);
     return result;
   }
@@ -274,7 +284,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
     result.verdict = OfKind(VerdictKind::kUnsupported, lowered.error().reason);
     return result;
   }
-  const auto outcomes = RunAll(derived, *lowered, contract, session);
+  const auto outcomes = RunAll(derived, *lowered, contract, runner);
   if (!outcomes) {
     JudgeUnable(property, c, outcomes.error(), result);
     return result;
@@ -285,6 +295,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
     result.verdict = std::move(*verdict);
   } else {
     Evidence evidence{contract, derived.cases, *outcomes, oracle, Under(property.id, wants_cause)};
+    runner.OnEvidence(evidence);
     result.verdict = property.judge(evidence);
     evidence.wants_cause = Under(kEquivalence, wants_cause);
     JudgeDerived(property, derived, evidence, result);

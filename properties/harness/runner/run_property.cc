@@ -1,6 +1,7 @@
 #include "properties/harness/runner/run_property.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -22,12 +23,17 @@ uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
   return hash;
 }
 
-// The cases that fall to one shard; over all shards they add up to the plan's.
+// The cases that fall to one shard: those numbers below the plan's that PropertyRun::Draw gives it.
 int64_t ShardCases(const RunOptions& options) {
   const int64_t cases = options.plan.cases_per_property;
-  return cases * (options.shard_index + 1) / options.shard_count -
-         cases * options.shard_index / options.shard_count;
+  return (cases - options.shard_index + options.shard_count - 1) / options.shard_count;
 }
+
+// A failure to be looked into.
+struct Pending {
+  Failure failure;
+  bool waived = false;
+};
 
 class PropertyRun {
  public:
@@ -39,7 +45,7 @@ class PropertyRun {
         options_(options),
         observer_(observer),
         seed_(PropertySeed(options.seed, property.id)),
-        known_(options.known) {
+        known_{options.known, options.known_waived} {
     result_.kernel = session.spec().text;
     result_.property = property.id;
     result_.wanted = ShardCases(options);
@@ -67,7 +73,12 @@ class PropertyRun {
         [this](const Case& c) { return Test(c); });
     facts_.gave_up = end == SearchEnd::kGaveUp;
     if (end != SearchEnd::kStopped) return false;
-    for (const Failure& failure : std::exchange(pending_, {})) Report(failure);
+    for (const Pending& pending : std::exchange(pending_, {})) {
+      options_.max_findings == 0 ? EndWith(pending.failure) : Report(pending);
+    }
+    if (options_.ends_when_full && !HasRoomForFindings(false) && facts_.cut_short.empty()) {
+      facts_.cut_short = fmt::format("ended after {} of its cases", result_.cases_run());
+    }
     if (facts_.cut_short.empty() && hangs_ >= options_.max_hangs) {
       facts_.cut_short = fmt::format("stopped after {} hangs", hangs_);
     }
@@ -85,7 +96,7 @@ class PropertyRun {
   // over the sizes 0..100.
   Case Draw() {
     const int64_t number = options_.shard_index + draws_ * options_.shard_count;
-    const int size = static_cast<int>((draws_ * 37 + options_.shard_index) % 101);
+    const int size = static_cast<int>(number * 37 % 101);
     ++draws_;
     return DrawCase(MixIn(seed_, static_cast<uint64_t>(number)), size, contract_,
                     options_.generator);
@@ -145,6 +156,10 @@ class PropertyRun {
       return false;
     }
     ++result_.cases[verdict.kind];
+    if (verdict.kind == VerdictKind::kFail && result_.cases_to_first == 0) {
+      result_.cases_to_first = result_.cases_run();
+      result_.first_cause = verdict.cause;
+    }
     if (verdict.kind == VerdictKind::kUnsupported) {
       ++result_.unsupported_reasons[verdict.reason];
       return false;
@@ -177,50 +192,80 @@ class PropertyRun {
 
   // A failure without a class is one of any kind that shares all else with it; of those with one
   // there is a limit.
-  bool IsKnown(const Signature& signature) const {
-    return CountKnown(signature) > 0 || !HasRoomForClasses(signature);
+  bool IsKnown(const Signature& signature, bool waived) const {
+    return CountKnown(signature, waived) > 0 || !HasRoomForClasses(signature, waived);
   }
 
-  int64_t CountKnown(const Signature& pattern) const {
-    return std::count_if(known_.begin(), known_.end(),
-                         [&](const Signature& known) { return Covers(pattern, known); });
+  int64_t CountKnown(const Signature& pattern, bool waived) const {
+    return std::ranges::count_if(known_.at(waived ? 1 : 0),
+                                 [&](const Signature& known) { return Covers(pattern, known); });
   }
 
-  bool HasRoomForClasses(Signature signature) const {
+  bool HasRoomForClasses(Signature signature, bool waived) const {
     signature.cause_class.clear();
-    return CountKnown(signature) < options_.max_classes;
+    return CountKnown(signature, waived) < options_.max_classes;
+  }
+
+  bool HasRoom(const Signature& signature, bool waived) const {
+    return HasRoomForFindings(waived) && HasRoomForClasses(signature, waived);
   }
 
   // Only a failure that could yet be reported needs its cause, and after so many of one sort a class
   // that has not shown is not to be expected.
   bool WantsCause(const Signature& signature) {
     constexpr int kEnough = 32;
-    return HasRoomForFindings() && HasRoomForClasses(signature) &&
-           ++causes_sought_[signature] <= kEnough;
+    const bool wants =
+        HasRoom(signature, false) || (options_.is_waived != nullptr && HasRoom(signature, true));
+    return wants && ++causes_sought_[signature] <= kEnough;
   }
 
-  bool HasRoomForFindings() const {
-    return static_cast<int64_t>(result_.findings.size() + pending_.size()) <
-           static_cast<int64_t>(options_.max_findings);
+  bool HasRoomForFindings(bool waived) const {
+    return findings_.at(waived ? 1 : 0) < options_.max_findings;
   }
 
   // A signature met for the first time is kept to be looked into.
   void Consider(Failure failure) {
     hangs_ += failure.verdict.cause == Cause::kHang ? 1 : 0;
-    if (!HasRoomForFindings() || IsKnown(failure.signature)) return;
-    known_.insert(failure.signature);
-    pending_.push_back(std::move(failure));
+    const bool waived = options_.is_waived != nullptr && options_.is_waived(failure);
+    if (options_.max_findings == 0 && !waived && failure.signature.property == property_.id) {
+      pending_.push_back({std::move(failure), false});
+      return;
+    }
+    if (!HasRoomForFindings(waived) || IsKnown(failure.signature, waived)) return;
+    ++findings_.at(waived ? 1 : 0);
+    known_.at(waived ? 1 : 0).insert(failure.signature);
+    pending_.push_back({std::move(failure), waived});
   }
 
   // A derived case that differs from the reference is reported under equivalence's own name.
-  void Report(const Failure& failure) {
+  const Property& NamedBy(const Failure& failure) const {
     const Property* named = FindProperty(failure.signature.property);
-    Finding finding = MakeFinding(named == nullptr ? property_ : *named, failure, contract_,
-                                  session_, options_, observer_);
-    known_.insert(finding.signature);  // a smaller case may have shown its class
+    return named == nullptr ? property_ : *named;
+  }
+
+  void Report(const Pending& pending) {
+    const Failure& failure = pending.failure;
+    Finding finding =
+        MakeFinding(NamedBy(failure), failure, contract_, session_, options_, observer_);
+    // A smaller case may have shown its class.
+    known_.at(pending.waived ? 1 : 0).insert(finding.signature);
     finding.cases_to_first = result_.cases_run();
     observer_.OnFinding(finding);
     result_.findings.push_back(std::move(finding));
+  }
+
+  // Where no finding is wanted. A failure that does not recur is no failure, as in a finding.
+  void EndWith(const Failure& failure) {
+    RunOptions unshrunk = options_;
+    unshrunk.shrink_budget = 0;
+    const Verdict verdict =
+        MakeFinding(property_, failure, contract_, session_, unshrunk, observer_).verdict;
+    facts_.cut_short = "ended at its first failure";
+    if (verdict.kind == VerdictKind::kFail) return;
+    facts_.cut_short = verdict.reason;
+    result_.cases.erase(VerdictKind::kFail);  // that one, for a failure ends the property
+    ++result_.cases[verdict.kind];
+    result_.cases_to_first = 0;
   }
 
   const Property& property_;
@@ -229,9 +274,10 @@ class PropertyRun {
   const RunOptions& options_;
   RunObserver& observer_;
   const uint64_t seed_;
-  std::set<Signature> known_;
-  std::map<Signature, int> causes_sought_;  // by signatures without a class
-  std::vector<Failure> pending_;
+  std::array<std::set<Signature>, 2> known_;  // those that count, and those that are waived
+  std::array<int, 2> findings_{};             // likewise: how many, pending ones too
+  std::map<Signature, int> causes_sought_;    // by signatures without a class
+  std::vector<Pending> pending_;
   int64_t draws_ = 0;
   int hangs_ = 0;
   int slow_deaths_ = 0;

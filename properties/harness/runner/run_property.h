@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,7 +41,11 @@ struct RunOptions {
   int64_t shrink_budget = 1500;  // cases tried while shrinking one finding
   int confirmations = 3;         // reruns of the smallest case; of one that hangs a single one
   int recounts = 20;             // reruns at least, where they do not all fail: to know how often
-  int max_findings = 4;          // distinct signatures looked for in one property
+  // Distinct signatures looked for in one property. 0: only whether it fails; its first failure is
+  // confirmed, but neither shrunk nor reported, and ends the property.
+  int max_findings = 4;
+  bool ends_when_full =
+      false;  // a property ends with its max_findings-th finding; else the plan is run
   // Signatures that differ in their class alone. A kernel that is wrong throughout fits many a
   // hypothesis by chance: more are one fault in many lights.
   int max_classes = 3;
@@ -52,8 +57,12 @@ struct RunOptions {
   int max_slow_deaths = 10;
   std::chrono::milliseconds slow_deaths_time{10000};
   std::chrono::milliseconds slow_restart{100};  // Python with numpy: about 1 s; in C++: 5 ms
+  // Which failures are accepted. They hide no others: of a signature one of either kind is reported, and
+  // shrinking does not lead from one kind to the other. Empty = none.
+  std::function<bool(const Failure&)> is_waived;
   // Signatures reported already: counted, but not shrunk and reported again.
   std::set<Signature> known;
+  std::set<Signature> known_waived;
   const std::atomic<bool>* stop = nullptr;  // set from outside: finish with what is there
   GeneratorOptions generator;
 };
@@ -72,7 +81,10 @@ struct PropertyResult {
   int64_t rows = 0, uninformative_rows = 0, unconstrained_rows = 0;
   double worst_ratio = 0;
   double seconds = 0;
-  ErrorFigures figures;  // the largest of each
+  int64_t cases_to_first =
+      0;  // cases run up to the first that failed, that one too; 0 = none failed
+  Cause first_cause = Cause::kNone;  // why that one failed
+  ErrorFigures figures;              // the largest of each
   std::map<std::string, int64_t> unsupported_reasons;
   std::map<std::string, int64_t> marginal_reasons;  // "bits" "statistics": cases
   BinCounts bins;

@@ -1,5 +1,6 @@
 #include "properties/harness/vectors/attention_node.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,15 @@ constexpr int64_t kOutputModes = 4;   // of qk_matmul_output
 // The operator's inputs and outputs by position.
 enum InputPosition { kQ, kK, kV, kAttnMask, kPastKey, kPastValue, kKeyLengths, kInputCount };
 enum OutputPosition { kY, kPresentKey, kPresentValue, kQkMatmul, kOutputCount };
+
+// A name out of a file in an error of one line: shortened, control characters as spaces.
+std::string Shown(std::string name) {
+  constexpr size_t kMost = 80;
+  if (name.size() > kMost) name = name.substr(0, kMost) + "...";
+  std::ranges::replace_if(
+      name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  return name;
+}
 
 bool IsOnnxDomain(const std::string& domain) {
   return domain.empty() || domain == "ai.onnx";
@@ -81,7 +91,7 @@ void ReadAttributes(const onnx::NodeProto& proto, AttentionNode* node) {
   int64_t output_mode = 0;
   for (const auto& attribute : proto.attribute()) {
     if (!ReadKnownAttribute(attribute, node, &output_mode)) {
-      node->unsupported.push_back(fmt::format("attribute {}", attribute.name()));
+      node->unsupported.push_back(fmt::format("attribute {}", Shown(attribute.name())));
     }
   }
   if (node->qk_matmul_output < 0) return;  // the mode matters to that output alone
@@ -100,7 +110,7 @@ tl::expected<int, std::string> Find(const Values& values, const std::string& nam
     if (values[i].name() == name) return i;
   }
   return tl::unexpected(
-      fmt::format("the node's \"{}\" is neither an input nor an output of the graph", name));
+      fmt::format("the node's \"{}\" is neither an input nor an output of the graph", Shown(name)));
 }
 
 // Where each of the node's first `kCount` names stands among `values`.
@@ -157,7 +167,7 @@ std::string WhyNotAttention(const onnx::ModelProto& model) {
   }
   const auto& node = graph.node(0);
   if (node.op_type() != "Attention" || !IsOnnxDomain(node.domain())) {
-    return fmt::format("operator {}", node.op_type());
+    return fmt::format("operator {}", Shown(node.op_type()));
   }
   if (graph.initializer_size() + graph.sparse_initializer_size() != 0) {
     return "initializers in the graph";
@@ -174,9 +184,14 @@ std::string WhyNotAttention(const onnx::ModelProto& model) {
 tl::expected<AttentionNode, std::string> ReadAttentionNode(const std::filesystem::path& path) {
   const auto bytes = ReadBytes(path);
   if (!bytes) return tl::unexpected(bytes.error());
+  return ParseAttentionNode(*bytes, path.string());
+}
+
+tl::expected<AttentionNode, std::string> ParseAttentionNode(const std::string& bytes,
+                                                            const std::string& where) {
   onnx::ModelProto model;
-  if (!model.ParseFromString(*bytes) || model.graph().node_size() == 0) {
-    return tl::unexpected(path.string() + ": not an ONNX model with a node");
+  if (!model.ParseFromString(bytes) || model.graph().node_size() == 0) {
+    return tl::unexpected(where + ": not an ONNX model with a node");
   }
   AttentionNode node;
   node.opset = OpsetOf(model);
@@ -185,7 +200,7 @@ tl::expected<AttentionNode, std::string> ReadAttentionNode(const std::filesystem
     return node;
   }
   if (const auto wired = ReadWiring(model.graph(), &node); !wired) {
-    return tl::unexpected(path.string() + ": " + wired.error());
+    return tl::unexpected(where + ": " + wired.error());
   }
   ReadAttributes(model.graph().node(0), &node);
   return node;

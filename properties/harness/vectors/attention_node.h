@@ -39,6 +39,10 @@ struct AttentionNode {
 // model that is not one Attention node comes back as unsupported.
 tl::expected<AttentionNode, std::string> ReadAttentionNode(const std::filesystem::path& path);
 
+// The same of a file's bytes; `where` opens the error.
+tl::expected<AttentionNode, std::string> ParseAttentionNode(const std::string& bytes,
+                                                            const std::string& where);
+
 }  // namespace attest
 
 #endif  // ATTEST_HARNESS_VECTORS_ATTENTION_NODE_H_

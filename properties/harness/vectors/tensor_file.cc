@@ -148,11 +148,16 @@ tl::expected<OnnxTensor, std::string> ConvertTensor(const onnx::TensorProto& pro
 tl::expected<OnnxTensor, std::string> ReadTensorFile(const std::filesystem::path& path) {
   const auto bytes = ReadBytes(path);
   if (!bytes) return tl::unexpected(bytes.error());
+  return ParseTensor(*bytes, path.string());
+}
+
+tl::expected<OnnxTensor, std::string> ParseTensor(const std::string& bytes,
+                                                  const std::string& where) {
   onnx::TensorProto proto;
-  if (!proto.ParseFromString(*bytes)) {
-    return Fail("{}: not an ONNX tensor (TensorProto)", path.string());
+  if (!proto.ParseFromString(bytes)) {
+    return Fail("{}: not an ONNX tensor (TensorProto)", where);
   }
-  return ConvertTensor(proto, path.string());
+  return ConvertTensor(proto, where);
 }
 
 }  // namespace attest

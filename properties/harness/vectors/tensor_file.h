@@ -34,6 +34,10 @@ tl::expected<std::string, std::string> ReadBytes(const std::filesystem::path& pa
 // Reads a TensorProto file. The error is one line: path, what is wrong.
 tl::expected<OnnxTensor, std::string> ReadTensorFile(const std::filesystem::path& path);
 
+// The same of a file's bytes; `where` opens the error.
+tl::expected<OnnxTensor, std::string> ParseTensor(const std::string& bytes,
+                                                  const std::string& where);
+
 // Checks and converts a parsed tensor; `where` opens the error.
 tl::expected<OnnxTensor, std::string> ConvertTensor(const onnx::TensorProto& proto,
                                                     const std::string& where);

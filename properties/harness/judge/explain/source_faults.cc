@@ -1,6 +1,7 @@
 // Faults in which vectors a row reads and how: kv heads, batch items, rows that land elsewhere, values
 // beside their keys, parts of the head dimension, and inputs rounded to a narrower type.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -48,6 +49,9 @@ void AddKvHeads(const Problem& p, HypothesisBank& bank) {
     map("kv head 0", [](int64_t) -> int64_t { return 0; });
     map("kv head h, or the last", [n = p.kv_heads](int64_t h) { return std::min(h, n - 1); });
     const int64_t group = p.heads_per_kv_head();
+    const auto whole_group = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(group)));
+    map("kv head h / (the group rounded up to a power of two)",
+        [whole_group](int64_t h) { return h / whole_group; });
     map("the kv head after its own",
         [n = p.kv_heads, group](int64_t h) { return (h / group + 1) % n; });
     map("the kv head before its own",
@@ -173,13 +177,18 @@ void AddHeadDimTails(const Problem& p, HypothesisBank& bank) {
 
 void AddRoundedInputs(const Problem& p, HypothesisBank& bank) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    if (TraitsOf(dtype).unit_roundoff <= TraitsOf(p.dtype).unit_roundoff) continue;
+    const auto is_coarser = [dtype](DType than) {
+      return TraitsOf(dtype).unit_roundoff > TraitsOf(than).unit_roundoff;
+    };
     const auto rounded = [&](std::string_view what, auto change) {
       bank.AddRule("input-rounded", fmt::format("{} were rounded to {}", what, Name(dtype)),
                    [change, dtype](RowRule& rule) { change(rule.rounding, dtype); });
     };
     using R = InputRounding;
-    if (p.bias) rounded("the additive mask", [](R& r, DType to) { r.bias = to; });
+    if (p.bias && is_coarser(p.BiasDType())) {
+      rounded("the additive mask", [](R& r, DType to) { r.bias = to; });
+    }
+    if (!is_coarser(p.dtype)) continue;
     rounded("v", [](R& r, DType to) { r.v = to; });
     rounded("k", [](R& r, DType to) { r.k = to; });
     rounded("q", [](R& r, DType to) { r.q = to; });

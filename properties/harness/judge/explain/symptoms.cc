@@ -36,6 +36,11 @@ class Symptoms {
   }
 
   Explanation Weak() const {
+    const auto sees_no_key = [&](const Row& row) { return SeesNoKey(p_, row); };
+    if (std::ranges::all_of(survey_.wrong, sees_no_key)) {
+      return {"empty-row",
+              "rows that see no key, and they alone, are not what the contract promises"};
+    }
     if (!OutIsWrong(witness_)) return {};
     if (auto found = ConstantOutput(); !found.phrase.empty()) return found;
     if (!IsEmptyRow(p_, witness_) && IsFilledWith(witness_, 0)) {

@@ -90,17 +90,19 @@ tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const Stri
   if (entry == nullptr)
     return tl::unexpected(
         fmt::format("{}: does not export attest_kernel(); see attest/kernel.h", path));
-  Plugin plugin;
-  plugin.table = entry();
-  if (const auto why = WhyUnusable(plugin.table))
-    return tl::unexpected(fmt::format("{}: {}", path, *why));
-  const auto kernel = CreateKernel(*plugin.table, options, threads);
-  if (!kernel) return tl::unexpected(fmt::format("{}: {}", path, kernel.error()));
-  plugin.kernel = *kernel;
-  const char* contract = plugin.table->contract(plugin.kernel);
-  if (contract == nullptr) return tl::unexpected(fmt::format("{}: contract() returned NULL", path));
-  plugin.contract = contract;
+  auto plugin = MakePlugin(entry(), options, threads);
+  if (!plugin) return tl::unexpected(fmt::format("{}: {}", path, plugin.error()));
   return plugin;
+}
+
+tl::expected<Plugin, std::string> MakePlugin(const attest_kernel_table* table,
+                                             const StringPairs& options, int threads) {
+  if (const auto why = WhyUnusable(table)) return tl::unexpected(*why);
+  const auto kernel = CreateKernel(*table, options, threads);
+  if (!kernel) return tl::unexpected(kernel.error());
+  const char* contract = table->contract(*kernel);
+  if (contract == nullptr) return tl::unexpected<std::string>("contract() returned NULL");
+  return Plugin{table, *kernel, contract};
 }
 
 int NumberOf(const attest_status& status) {

@@ -26,6 +26,10 @@ using StringPairs = std::vector<std::pair<std::string, std::string>>;
 tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const StringPairs& options,
                                              int threads);
 
+// Makes an instance of a kernel whose table is at hand; errors as above, without the path.
+tl::expected<Plugin, std::string> MakePlugin(const attest_kernel_table* table,
+                                             const StringPairs& options, int threads);
+
 // A status as the number that the plug-in returned, which C++ may not look at as an attest_status
 // when it is none of its values.
 int NumberOf(const attest_status& status);

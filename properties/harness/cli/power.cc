@@ -1,0 +1,219 @@
+// attest power: every property on every kernel known to be faulty, to see what catches what, and on correct
+// ones, to see that nothing is caught there.
+
+#include <fnmatch.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "properties/harness/cli/arguments.h"
+#include "properties/harness/cli/commands.h"
+#include "properties/harness/cli/console.h"
+#include "properties/harness/cli/power_run.h"
+#include "properties/harness/cli/power_subjects.h"
+#include "properties/harness/power/power_json.h"
+#include "properties/harness/power/power_summary.h"
+#include "properties/harness/power/power_text.h"
+#include "properties/harness/report/output_file.h"
+
+namespace attest {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Findings that are shrunk, a kernel: enough for a majority to name the cause.
+constexpr int kFindings = 8;
+
+struct PowerArguments {
+  std::string plan = "quick";
+  std::string seed = "1";
+  int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::string> mutants;
+  std::string folder;    // --report; empty = none
+  std::string json;      // empty = none
+  std::string kills;     // empty = none
+  std::string duration;  // empty = no limit
+  int64_t stop_after = 0;
+};
+
+// What was written, understood.
+struct PowerPlan {
+  std::vector<Subject> subjects;
+  PowerOptions options;
+  PowerInfo info;
+};
+
+tl::expected<std::vector<Subject>, std::string> SelectSubjects(
+    const std::vector<std::string>& globs) {
+  std::vector<Subject> all = PowerSubjects();
+  if (globs.empty()) return all;
+  const auto is_match = [](const Subject& subject, const std::string& glob) {
+    return fnmatch(glob.c_str(), subject.id.c_str(), 0) == 0;
+  };
+  for (const std::string& glob : globs) {
+    if (std::ranges::none_of(all, [&](const Subject& s) { return is_match(s, glob); })) {
+      return tl::unexpected(
+          fmt::format("--mutant {}: matches no mutant: 'attest list mutants' shows them", glob));
+    }
+  }
+  std::erase_if(all, [&](const Subject& s) {
+    return std::ranges::none_of(globs, [&](const std::string& glob) { return is_match(s, glob); });
+  });
+  return all;
+}
+
+tl::expected<PowerPlan, std::string> Understand(const PowerArguments& arguments) {
+  const auto named = ParsePlan(arguments.plan);
+  if (!named) return tl::unexpected(named.error());
+  const auto seed = ParseSeed(arguments.seed);
+  if (!seed) return tl::unexpected(seed.error());
+  auto subjects = SelectSubjects(arguments.mutants);
+  if (!subjects) return tl::unexpected(subjects.error());
+  PowerPlan plan;
+  if (!arguments.duration.empty()) {
+    const auto duration = ParseDuration(arguments.duration);
+    if (!duration) return tl::unexpected(duration.error());
+    plan.options.end = std::chrono::steady_clock::now() + *duration;
+  }
+  const bool is_short = arguments.stop_after > 0;
+  plan.subjects = std::move(*subjects);
+  plan.options.jobs = arguments.jobs;
+  plan.options.check = {"--plan",
+                        arguments.plan,
+                        "--seed",
+                        arguments.seed,
+                        is_short ? "--stop-after" : "--max-findings",
+                        std::to_string(is_short ? arguments.stop_after : kFindings)};
+  plan.info.plan = arguments.plan;
+  plan.info.seed = *seed;
+  plan.info.is_matrix = arguments.mutants.empty() && !is_short;
+  return plan;
+}
+
+double CpuSecondsOfChildren() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+tl::expected<void, std::string> WriteInto(const std::string& folder, const std::string& name,
+                                          const std::string& text) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return tl::unexpected(fmt::format("cannot make the folder {}: {}", folder, error.message()));
+  }
+  return WriteFile((fs::path(folder) / name).string(), text);
+}
+
+// The ids of the properties that killed it by what they claim, a line each.
+std::string KillerLines(const Kill& kill) {
+  std::string text;
+  for (const PropertyKill& by : kill.by) {
+    if (IsOwnKill(by)) text += by.property + "\n";
+  }
+  return text;
+}
+
+tl::expected<void, std::string> WriteReports(const PowerArguments& arguments, const PowerInfo& info,
+                                             const PowerSummary& summary,
+                                             const std::vector<Kill>& kills, int status) {
+  tl::expected<void, std::string> done;
+  if (!arguments.json.empty()) {
+    done = WriteFile(arguments.json, PowerJsonLines(info, summary, kills, status));
+  }
+  if (done && !arguments.folder.empty()) {
+    done = WriteInto(arguments.folder, "power.md", PowerMarkdown(info, summary, kills));
+  }
+  for (const Kill& kill : kills) {
+    if (!done || arguments.kills.empty()) break;
+    if (kill.subject.sort == SubjectSort::kCorrect || !kill.not_run.empty()) continue;
+    done = WriteInto(arguments.kills, kill.subject.id, KillerLines(kill));
+  }
+  return done;
+}
+
+// 1 where something is amiss, 2 where only something was not run.
+int StatusOf(const PowerInfo& info, const PowerSummary& summary) {
+  const std::vector<std::string> complaints = Complaints(info, summary);
+  const size_t not_run = summary.not_run.empty() ? 0 : 1;
+  if (complaints.size() > not_run) return kExitFindings;
+  return not_run > 0 ? kExitInconclusive : kExitPass;
+}
+
+int Power(const PowerArguments& arguments, const CommandLine& line) {
+  auto plan = Understand(arguments);
+  if (!plan) return Complain(kExitUsage, plan.error());
+  auto run = PowerRun::Open(plan->options);
+  if (!run) return Complain(kExitHarness, run.error());
+  const auto kills = (*run)->Run(plan->subjects, [](const Kill& kill) {
+    Print(KillLine(kill));
+    EndOutput(kExitPass);  // seen at once, in a pipe too
+  });
+  PowerInfo info = plan->info;
+  info.command = line.text;
+  info.cpu_seconds = CpuSecondsOfChildren();
+  const PowerSummary summary = Summarise(kills);
+  info.is_matrix = info.is_matrix && summary.not_run.empty();
+  const int status = StatusOf(info, summary);
+  Print("\n" + SummaryText(info, summary));
+  const auto written = WriteReports(arguments, info, summary, kills, status);
+  return written ? status : Complain(kExitHarness, written.error());
+}
+
+void AddOutputs(CLI::App& command, PowerArguments& arguments) {
+  command.add_option("--report", arguments.folder, "Write the matrix to DIR/power.md")
+      ->type_name("DIR");
+  command.add_option("--json", arguments.json, "Write JSON lines to FILE")->type_name("FILE");
+  command
+      .add_option("--kills", arguments.kills,
+                  "Write a file a mutant to DIR with the properties that kill it, for "
+                  "attest_property_readme")
+      ->type_name("DIR");
+}
+
+}  // namespace
+
+void AddPower(CLI::App& app, CommandLine& line) {
+  auto arguments = std::make_shared<PowerArguments>();
+  CLI::App* command = app.add_subcommand(
+      "power", "Run all properties on kernels known to be faulty: what catches what, how soon");
+  command
+      ->add_option("--plan", arguments->plan, "Cases per property: smoke, quick, ci or overnight")
+      ->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Same seed, same cases")->capture_default_str();
+  command->add_option("--jobs", arguments->jobs, "Kernels run at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      ->add_option("--mutant", arguments->mutants,
+                   "Only kernels whose id matches the pattern; repeatable")
+      ->type_name("GLOB")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option(
+          "--stop-after", arguments->stop_after,
+          "End a kernel's run with its Nth finding: how soon it is caught, not by what else")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000000}));
+  command->add_option("--for", arguments->duration, "Stop after 30s, 5m or 8h")->type_name("TIME");
+  AddOutputs(*command, *arguments);
+  command->callback(
+      [arguments, &line] { line.run = [arguments, &line] { return Power(*arguments, line); }; });
+}
+
+}  // namespace attest

@@ -1,0 +1,101 @@
+#include "properties/harness/night/fuzz_figures.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+namespace attest {
+namespace {
+
+// The number that the text begins with; 0 where it does not.
+int64_t NumberAt(std::string_view text) {
+  int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+}  // namespace
+
+void FuzzFigures::Add(const FuzzFigures& part) {
+  executions += part.executions;
+  seconds += part.seconds;
+  bins = std::max(bins, part.bins);
+  coverage = std::max(coverage, part.coverage);
+  worst_ratio = std::max(worst_ratio, part.worst_ratio);
+  worst_lse_ratio = std::max(worst_lse_ratio, part.worst_lse_ratio);
+}
+
+FuzzFigures FiguresOfStatus(std::string_view json) {
+  FuzzFigures figures;
+  const auto status = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!status.is_object()) return figures;
+  try {
+    figures.executions = status.value("executions", int64_t{0});
+    figures.seconds = status.value("seconds", 0.0);
+    figures.bins = status.value("bins", int64_t{0});
+    figures.coverage = status.value("coverage", int64_t{0});
+    figures.worst_ratio = status.value("worst_ratio", 0.0);
+    figures.worst_lse_ratio = status.value("worst_lse_ratio", 0.0);
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+  return figures;
+}
+
+FuzzFigures FiguresOfLog(std::string_view log) {
+  FuzzFigures figures;
+  // "#128<tab>pulse  cov: 12 ft: 13 corp: ...": frames of a stack begin with # too.
+  constexpr std::string_view kCoverage = " cov: ";
+  const size_t at = log.rfind(kCoverage);
+  if (at == log.npos) return figures;
+  figures.coverage = NumberAt(log.substr(at + kCoverage.size()));
+  const size_t line = log.rfind('#', at);
+  if (line != log.npos) figures.executions = NumberAt(log.substr(line + 1));
+  return figures;
+}
+
+FuzzFigures ReadFigures(const std::string& status_path, const std::string& log_path) {
+  FuzzFigures figures = FiguresOfStatus(TailOf(status_path));
+  const FuzzFigures logged = FiguresOfLog(TailOf(log_path));
+  figures.coverage = std::max(figures.coverage, logged.coverage);
+  figures.executions = std::max(figures.executions, logged.executions);
+  return figures;
+}
+
+std::string ReasonOfEnd(std::string_view log) {
+  constexpr std::array<std::string_view, 2> kMarks = {"ERROR: ", "runtime error: "};
+  for (const std::string_view mark : kMarks) {
+    const size_t at = log.find(mark);
+    if (at == log.npos) continue;
+    const std::string_view rest = log.substr(at + (mark == "ERROR: " ? mark.size() : 0));
+    std::string reason(rest.substr(0, std::min(rest.find('\n'), size_t{160})));
+    // Addresses differ from run to run.
+    if (const size_t address = reason.find(" on "); address != reason.npos) reason.resize(address);
+    return reason;
+  }
+  return "";
+}
+
+std::string TailOf(const std::string& path, size_t bytes) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const auto size = static_cast<size_t>(file.tellg());
+  file.seekg(static_cast<std::streamoff>(size - std::min(size, bytes)));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string ToJson(const FuzzFigures& figures) {
+  return nlohmann::ordered_json({{"executions", figures.executions},
+                                 {"seconds", figures.seconds},
+                                 {"bins", figures.bins},
+                                 {"coverage", figures.coverage},
+                                 {"worst_ratio", figures.worst_ratio},
+                                 {"worst_lse_ratio", figures.worst_lse_ratio}})
+      .dump();
+}
+
+}  // namespace attest
