@@ -118,11 +118,12 @@ tl::expected<void, std::string> WriteInto(const std::string& folder, const std::
   return WriteFile((fs::path(folder) / name).string(), text);
 }
 
-// The ids of the properties that killed it by what they claim, a line each.
+// The ids of the properties that killed it by what they claim, a line each; where none did, of all that failed.
 std::string KillerLines(const Kill& kill) {
+  const bool has_own = std::ranges::any_of(kill.by, IsOwnKill);
   std::string text;
   for (const PropertyKill& by : kill.by) {
-    if (IsOwnKill(by)) text += by.property + "\n";
+    if (!has_own || IsOwnKill(by)) text += by.property + "\n";
   }
   return text;
 }

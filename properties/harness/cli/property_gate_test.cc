@@ -56,7 +56,7 @@ bool IsKilled(const std::string& id, const std::string& property) {
   const bool is_kernel = id.starts_with("hostile:");
   std::string folder = testing::TempDir() + "attest_property_XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return false;
-  RunAttest({"check", is_kernel ? id : "mutant:" + id, "--property", property, "--plan", "smoke",
+  RunAttest({"check", is_kernel ? id : "mutant:" + id, "--property", property, "--plan", "quick",
              "--seed", "1", "--max-findings", "0", "--json", "run.json"},
             folder);
   const auto lines = ReadJsonLinesOf(folder + "/run.json");
@@ -72,7 +72,11 @@ class PropertyGate : public testing::TestWithParam<Property> {};
 TEST_P(PropertyGate, KillsAMutantByItsClaim) {
   const std::string property(GetParam().id);
   std::vector<std::string> killed = KilledBy(property);
-  killed.resize(std::min(killed.size(), kMostTried));
+  // The rarest may need more cases of one property than a plan has; the commonest does not.
+  if (killed.size() > kMostTried) {
+    killed[kMostTried - 1] = killed.back();
+    killed.resize(kMostTried);
+  }
   EXPECT_TRUE(std::ranges::any_of(killed, [&](const auto& id) { return IsKilled(id, property); }))
       << property << " kills none of: " << fmt::format("{}", fmt::join(killed, " "));
 }

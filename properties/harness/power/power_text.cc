@@ -22,7 +22,8 @@ std::string Share(int64_t part, int64_t whole) {
 
 std::string CauseText(const Kill& kill) {
   if (kill.subject.causes.empty()) return kill.named;
-  return kill.named + (kill.named_rightly ? " (right)" : " (WRONG)");
+  if (kill.named_rightly) return kill.named + " (right)";
+  return kill.named + (kill.named_somewhere ? " (not first)" : " (WRONG)");
 }
 
 int64_t OwnKills(const Kill& kill) {
