@@ -220,7 +220,8 @@ TEST_F(EndToEnd, AReportFolderHasThePagesOfTheLastRun) {
 }
 
 TEST_F(EndToEnd, LadderNamesTheWitnessOfTheFirstBrokenRung) {
-  const ProgramResult result = Run({"check", "mutant:zeros", "--json", "run.json"});
+  const ProgramResult result =
+      Run({"check", "mutant:zeros", "--plan", "smoke", "--json", "run.json"});
   EXPECT_EQ(result.status, 1);
   const auto ladder = JsonOfType("run.json", "summary").at(0)["kernels"][0]["ladder"];
   EXPECT_EQ(ladder["highest"], "hidden means hidden") << ladder;
