@@ -1,10 +1,14 @@
 // attest merge: the JSON lines of shards, or of nights, as one report with one exit status.
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
@@ -62,7 +66,24 @@ int Write(const MergedRuns& merged, const MergeArguments& arguments) {
   return written ? status : Complain(kExitHarness, written.error());
 }
 
+// The file that would be both read and written; empty = none.
+std::string ReadAndWritten(const MergeArguments& arguments) {
+  for (const std::string& file : arguments.files) {
+    for (const std::string& written : {arguments.paths.json, arguments.paths.junit}) {
+      std::error_code is_not_there;
+      if (std::filesystem::equivalent(file, written, is_not_there)) return file;
+    }
+  }
+  return "";
+}
+
 int Merge(const MergeArguments& arguments, const CommandLine& line) {
+  if (const std::string file = ReadAndWritten(arguments); !file.empty()) {
+    return Complain(kExitUsage,
+                    fmt::format("merge: {} would be read and written: name another file "
+                                "with --json or --junit",
+                                file));
+  }
   std::vector<ReadRun> runs;
   for (const std::string& file : arguments.files) {
     auto run = ReadJsonLinesOf(file);

@@ -18,13 +18,14 @@ bool HasFailed(const KernelReport& kernel) {
 
 // Also where nothing was decided: a kernel for which every property is unsupported has passed
 // nothing.
+// Of a kernel whose failures, if any, are all waived.
 bool IsInconclusive(const KernelReport& kernel) {
   const auto of_kind = [&](auto... kinds) {
     return std::any_of(kernel.results.begin(), kernel.results.end(),
                        [&](const PropertyResult& r) { return ((r.verdict == kinds) || ...); });
   };
   return of_kind(VerdictKind::kInconclusive) ||
-         !of_kind(VerdictKind::kPass, VerdictKind::kMarginal);
+         !of_kind(VerdictKind::kPass, VerdictKind::kMarginal, VerdictKind::kFail);
 }
 
 }  // namespace

@@ -108,6 +108,12 @@ bool Fits(const std::string& pattern, const std::string& text) {
   return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
 
+// Parts that the pattern leaves out may be anything.
+bool FitsSignature(const std::string& pattern, const Signature& signature) {
+  const std::string text = ToString(signature);
+  return Fits(pattern, text) || Fits(pattern + "/*", text);
+}
+
 void ReadSignature(TomlReader& reader, const toml::table& table, const std::string& text,
                    Waiver& waiver) {
   const auto parts = Split(text, '/');
@@ -261,7 +267,7 @@ std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport
   std::optional<std::vector<Case>> cases;  // only where some waiver asks
   for (const Waiver& waiver : waivers) {
     if (!IsAbout(waiver, kernel.kernel, kernel.identity.version)) continue;
-    if (!Fits(waiver.signature, ToString(signature))) continue;
+    if (!FitsSignature(waiver.signature, signature)) continue;
     if (!cases) cases = CasesAround(signature, failing, kernel.contract);
     if (HasTrigger(waiver, *cases, verdict)) return waiver.reason;
   }
