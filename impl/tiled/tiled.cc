@@ -8,6 +8,7 @@
 #include "impl/abi/float_types.h"
 #include "impl/abi/input_rows.h"
 #include "impl/abi/row_threads.h"
+#include "impl/tiled/visible_keys.h"
 
 namespace attest {
 namespace {
@@ -29,25 +30,6 @@ void AddScaled(A* target, const A* source, A factor, int64_t size) {
     Eigen::Map<Lanes, Eigen::Aligned16>(target + n) +=
         factor * Eigen::Map<const Lanes, Eigen::Aligned16>(source + n);
   }
-}
-
-// Half-open range of key positions.
-struct KeyRange {
-  int64_t first = 0;
-  int64_t last = 0;
-  bool empty() const { return first >= last; }
-};
-
-// What length, causality with its prefix, and window leave to row i of batch item b.
-KeyRange RangeOfRow(const CallView& call, int64_t b, int64_t i) {
-  const int64_t diagonal = i + call.DiagonalOffset(b);
-  KeyRange range{0, call.KeyLength(b)};
-  if (call.causal) {
-    range.last = std::min(range.last, std::max(diagonal + 1, call.PrefixLength(b)));
-  }
-  if (call.window_right) range.last = std::min(range.last, diagonal + *call.window_right + 1);
-  if (call.window_left) range.first = std::max(range.first, diagonal - *call.window_left);
-  return range;
 }
 
 // exp(score - max), with a score of -inf at weight 0 even while the maximum itself is -inf, where
@@ -103,7 +85,6 @@ class TiledRun {
   void PackKeys(const Block& block, const Tile& tile);
   void PackValues(const Block& block, const Tile& tile);
   bool MarkVisible(const Block& block, const Tile& tile);
-  bool MasksAttend(const Block& block, int64_t i, int64_t j) const;
   void ComputeProducts(const Block& block, const Tile& tile);
   void CapScores(const Block& block, const Tile& tile);
   void AddBiases(const Block& block, const Tile& tile);
@@ -146,7 +127,7 @@ TiledRun<T>::TiledRun(const CallView& call, const TiledOptions& options)
       tile_(std::clamp<int64_t>(call.kv_len, 1, options.tile)),
       qtile_(RowsOfBlock(call, options)),
       scale_(static_cast<A>(call.scale)),
-      has_masks_(call.mask || call.bias || call.documents || call.block_mask),
+      has_masks_(HasMasks(call)),
       kept_share_(static_cast<A>(call.dropout ? 1 / (1 - call.dropout->probability) : 1)),
       queries_(call.head_dim, qtile_),
       keys_(PaddedToLanes(tile_), call.head_dim),
@@ -239,16 +220,6 @@ void TiledRun<T>::PackValues(const Block& block, const Tile& tile) {
   }
 }
 
-// Whether masks and documents let row i see key j, which lies within the row's range.
-template <typename T>
-bool TiledRun<T>::MasksAttend(const Block& block, int64_t i, int64_t j) const {
-  const auto [b, h] = std::pair(block.batch, block.head);
-  if (call_.block_mask && !call_.block_mask->Attends(b, h, i, j)) return false;
-  if (!call_.InOneDocument(b, i, j)) return false;
-  if (call_.mask && call_.mask->At<const uint8_t>(b, h, i, j) == 0) return false;
-  return !call_.bias || BiasAt<T>(call_, b, h, i, j) != -std::numeric_limits<A>::infinity();
-}
-
 // Fills visible_ for the tile; false when nothing in it is.
 template <typename T>
 bool TiledRun<T>::MarkVisible(const Block& block, const Tile& tile) {
@@ -258,8 +229,8 @@ bool TiledRun<T>::MarkVisible(const Block& block, const Tile& tile) {
     const KeyRange range = RangeOfRow(call_, block.batch, i);
     for (int64_t n = 0; n < tile.keys; ++n) {
       const int64_t j = tile.first + n;
-      visible_(n, r) =
-          j >= range.first && j < range.last && (!has_masks_ || MasksAttend(block, i, j));
+      visible_(n, r) = j >= range.first && j < range.last &&
+                       (!has_masks_ || MasksAttend<T>(call_, block.batch, block.head, i, j));
       any = any || visible_(n, r);
     }
   }

@@ -1,11 +1,34 @@
-// TiledAttention as a plug-in: options, contract, table.
+// TiledAttention and FastAttention as a plug-in, `tiled` and `tiled:fast`: options, contract, table.
+#include <fmt/format.h>
+
+#include <memory>
 #include <string>
 
 #include "impl/abi/kernel_table.h"
+#include "impl/tiled/fast/fast.h"
 #include "impl/tiled/tiled.h"
 
 namespace attest {
 namespace {
+
+// Split is missing from the promises: merging parts by their lse rounds differently.
+constexpr char kContract[] = R"({
+  "contract": "attest-1",
+  "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",
+                     "mask_form", "threads", "rerun"],
+  "min_alignment": 1,
+  "options": {"tile": ["1", "3", "16", "64"], "qtile": ["1", "16"]}
+})";
+
+// Weights below the least normal become 0. They are multiplied by V as they are, in f32.
+constexpr char kFastContract[] = R"({
+  "contract": "attest-1",
+  "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",
+                     "mask_form", "threads", "rerun"],
+  "min_alignment": 1,
+  "numerics": {"f32": {"flush_to_zero": true}, "f16": {"flush_to_zero": true},
+               "bf16": {"flush_to_zero": true}}
+})";
 
 class TiledKernel {
  public:
@@ -13,6 +36,8 @@ class TiledKernel {
   static constexpr const char* kVersion = "1";
 
   static tl::expected<TiledKernel, std::string> Create(const CreateOptions& options) {
+    const auto variant = options.values.find("variant");
+    if (variant != options.values.end()) return CreateVariant(options, variant->second);
     if (auto ok = RefuseOthers(options, {"tile", "qtile"}); !ok) return tl::unexpected(ok.error());
     TiledKernel kernel;
     const auto tile = PositiveOption(options, "tile", kernel.options_.tile);
@@ -23,24 +48,27 @@ class TiledKernel {
     return kernel;
   }
 
-  // Split is missing from the promises: merging parts by their lse rounds differently.
-  std::string Contract() const {
-    return R"({
-      "contract": "attest-1",
-      "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",
-                         "mask_form", "threads", "rerun"],
-      "min_alignment": 1,
-      "options": {"tile": ["1", "3", "16", "64"], "qtile": ["1", "16"]}
-    })";
-  }
+  std::string Contract() const { return pool_ ? kFastContract : kContract; }
 
   tl::expected<void, CallError> Forward(const CallView& call) const {
-    TiledAttention(call, options_);
+    pool_ ? FastAttention(call, *pool_) : TiledAttention(call, options_);
     return {};
   }
 
  private:
-  TiledOptions options_;
+  static tl::expected<TiledKernel, std::string> CreateVariant(const CreateOptions& options,
+                                                              const std::string& variant) {
+    if (variant != "fast") {
+      return tl::unexpected(fmt::format("there is no variant \"{}\"; there is \"fast\"", variant));
+    }
+    if (auto ok = RefuseOthers(options, {"variant"}); !ok) return tl::unexpected(ok.error());
+    TiledKernel kernel;
+    kernel.pool_ = std::make_unique<tiled_fast::ThreadPool>(options.threads);
+    return kernel;
+  }
+
+  TiledOptions options_;                          // of the readable kernel
+  std::unique_ptr<tiled_fast::ThreadPool> pool_;  // of the fast one
 };
 
 }  // namespace

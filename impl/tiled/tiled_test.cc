@@ -249,7 +249,8 @@ TEST(TiledTest, BadOptionsAreRefused) {
   };
   EXPECT_EQ(message("tile", "0"), "tile=0 is not an integer of at least 1");
   EXPECT_EQ(message("qtile", "x"), "qtile=x is not an integer of at least 1");
-  EXPECT_THAT(message("variant", "fast"), HasSubstr("known are tile, qtile"));
+  EXPECT_THAT(message("frob", "1"), HasSubstr("known are tile, qtile"));
+  EXPECT_EQ(message("variant", "slow"), "there is no variant \"slow\"; there is \"fast\"");
 }
 
 }  // namespace

@@ -1,0 +1,252 @@
+#include "impl/tiled/fast/fast.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+#include "impl/abi/testing/direct_call.h"
+#include "impl/abi/testing/expect.h"
+#include "impl/abi/testing/promises.h"
+#include "impl/abi/testing/random_problem.h"
+#include "impl/tiled/fast/fast_call.h"
+#include "impl/tiled/tiled.h"
+
+namespace attest {
+namespace {
+
+using tiled_fast::kChunk;
+using tiled_fast::kTile;
+
+DirectKernel Fast(int threads = 1) {
+  auto kernel = DirectKernel::Create(TiledKernelTable(), {{"variant", "fast"}}, threads);
+  EXPECT_TRUE(kernel) << kernel.error();
+  return std::move(*kernel);
+}
+
+// Without what goes to the readable kernel.
+Problem FastProblem(std::mt19937_64& random, DType dtype, bool with_features) {
+  Problem p = RandomProblem(random, dtype);
+  if (with_features) AddRandomFeatures(random, p);
+  p.want_weights = false;
+  p.want_scores.reset();
+  p.dropout.reset();
+  return p;
+}
+
+Problem Sized(int64_t heads, int64_t q_len, int64_t kv_len, int64_t head_dim, int64_t value_dim) {
+  Problem p;
+  p.q_heads = heads;
+  p.q_len = q_len;
+  p.kv_len = kv_len;
+  p.head_dim = head_dim;
+  p.value_dim = value_dim;
+  p.want_lse = true;
+  return p;
+}
+
+// The instructions of one of Highway's targets, for as long as it lives.
+class OnlyTarget {
+ public:
+  explicit OnlyTarget(int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+  }
+  ~OnlyTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().DeInit();
+  }
+};
+
+// Each test with the instructions that the parameter names, where the machine has them.
+class FastTargetTest : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override {
+    if ((hwy::SupportedTargets() & GetParam()) == 0 && GetParam() != HWY_SCALAR) {
+      GTEST_SKIP() << "this machine has no " << hwy::TargetName(GetParam());
+    }
+    only_.emplace(GetParam());
+  }
+
+ private:
+  std::optional<OnlyTarget> only_;
+};
+
+TEST_P(FastTargetTest, EveryFeatureStaysWithinTheWorstCaseBound) {
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(21);
+  for (int round = 0; round < 240; ++round) {
+    const DType dtype = std::array{DType::kF32, DType::kF16, DType::kBF16}[round % 3];
+    const Problem p = FastProblem(random, dtype, round % 2 == 0);
+    Inputs inputs = RandomInputs(random, p);
+    if (round % 4 > 1) PoisonHidden(p, inputs);
+    ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+  }
+}
+
+TEST_P(FastTargetTest, EveryRemainderOfTheMicroKernelMatchesTheReference) {
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(22);
+  for (int64_t n = 1; n <= 18; ++n) {
+    for (const auto& [rows, keys] : {std::pair{n, 19 - n}, {n + 8, n}, {67, 2 * n}}) {
+      const Problem p = Sized(1, rows, keys, n, 19 - n);
+      const Inputs inputs = RandomInputs(random, p);
+      ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << rows << " " << n;
+    }
+  }
+}
+
+TEST_P(FastTargetTest, SeveralPanelsTilesAndChunksMatchTheReference) {
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(23);
+  for (const bool causal : {false, true}) {
+    for (const int64_t rows : {int64_t{3}, int64_t{150}}) {
+      Problem p = Sized(2, rows, kChunk + kTile + 5, 5, 7);
+      p.causal = causal;
+      p.diagonal_offset = {p.kv_len - rows};
+      if (rows == 150) p.window.left = 200;
+      const Inputs inputs = RandomInputs(random, p);
+      ASSERT_TRUE(MatchesReference(p, inputs, kernel.Run(p, inputs))) << causal << " " << rows;
+    }
+  }
+}
+
+TEST_P(FastTargetTest, ARowHasTheSameBitsAloneAndAmongOthers) {
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(24);
+  Problem p = Sized(1, 90, kChunk + 60, 20, 33);
+  p.causal = true;
+  p.softcap = 3;
+  p.sinks = {{0.5}};
+  p.diagonal_offset = {kChunk - 30};
+  const Inputs inputs = RandomInputs(random, p);
+  const DirectResult all = kernel.Run(p, inputs);
+  for (int64_t i = 0; i < p.q_len; i += 7) {
+    Problem one = p;
+    one.q_len = 1;
+    one.diagonal_offset = {p.diagonal_offset[0] + i};
+    Inputs own = inputs;
+    own.q = Array(one.QShape());
+    for (int64_t c = 0; c < p.head_dim; ++c) own.q.At(0, 0, 0, c) = inputs.q.At(0, 0, i, c);
+    const DirectResult alone = kernel.Run(one, own);
+    ASSERT_EQ(alone.lse.At(0, 0, 0, 0), all.lse.At(0, 0, i, 0)) << "row " << i;
+    for (int64_t c = 0; c < p.value_dim; ++c) {
+      ASSERT_EQ(alone.out.At(0, 0, 0, c), all.out.At(0, 0, i, c)) << "row " << i << " lane " << c;
+    }
+  }
+}
+
+TEST_P(FastTargetTest, EveryStorageGivesTheSameBits) {
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(25);
+  for (int round = 0; round < 60; ++round) {
+    const Problem p = FastProblem(random, DType::kF32, true);
+    ASSERT_TRUE(KeepsBitsInEveryStorage(kernel, p, RandomInputs(random, p))) << "round " << round;
+  }
+}
+
+TEST_P(FastTargetTest, RowsOf16BitsAreConvertedAsTheReferenceRoundsThem) {
+  std::mt19937_64 random(26);
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    Problem p = Sized(1, 1, 1, 1, 40);
+    p.dtype = dtype;
+    p.sinks = {{0.0}};  // with a score of 0 halves V, so that what is stored has to be rounded
+    Inputs inputs = RandomInputs(random, p);
+    inputs.q.values[0] = 0;
+    const double tiny = TraitsOf(dtype).min_subnormal;
+    for (size_t c = 0; c < 40; ++c) inputs.v.values[c] = static_cast<double>(c) * 3 * tiny;
+    const DirectResult result = Fast().Run(p, inputs);
+    for (size_t c = 0; c < 40; ++c) {
+      const double half = inputs.v.values[c] / 2;
+      // What a 16-bit type with the exponents of f32 holds may be flushed there.
+      const bool is_flushed = dtype == DType::kBF16 && result.out.values[c] == 0;
+      EXPECT_TRUE(is_flushed || result.out.values[c] == RoundTo(dtype, half)) << Name(dtype) << c;
+    }
+  }
+}
+
+TEST_P(FastTargetTest, VisibleNanComesThroughAndHiddenNanDoesNot) {
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(27);
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (const int64_t rows : {int64_t{2}, int64_t{70}}) {  // each kernel
+    Problem p = Sized(1, rows, 100, 4, 17);
+    p.causal = true;
+    p.diagonal_offset = {99 - rows};  // the last row misses the last key
+    Inputs inputs = RandomInputs(random, p);
+    const DirectResult before = kernel.Run(p, inputs);
+    const int64_t key = 98;  // the last row sees it
+    for (int64_t c = 0; c < 4; ++c) inputs.k.At(0, 0, 99, c) = kNaN;
+    for (int64_t c = 0; c < 17; ++c) {
+      inputs.v.At(0, 0, 99, c) = kNaN;
+      inputs.v.At(0, 0, key, c) = kNaN;
+    }
+    const DirectResult after = kernel.Run(p, inputs);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < 17; ++c) {
+        const double out = after.out.At(0, 0, i, c);
+        ASSERT_EQ(std::isnan(out), i == rows - 1) << "row " << i;
+        if (i < rows - 1) {
+          ASSERT_EQ(out, before.out.At(0, 0, i, c));
+        }
+      }
+      ASSERT_EQ(after.lse.At(0, 0, i, 0), before.lse.At(0, 0, i, 0));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, FastTargetTest,
+                         testing::Values(HWY_SCALAR, HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_NEON),
+                         [](const auto& target) { return hwy::TargetName(target.param); });
+
+TEST(FastThreadsTest, EveryThreadCountGivesTheSameBits) {
+  std::mt19937_64 random(28);
+  // Many blocks; then fewer than threads, which share the keys of few rows, and of many.
+  for (const auto& [heads, rows] : {std::pair<int64_t, int64_t>{3, 300}, {1, 1}, {1, 20}}) {
+    const Problem p = Sized(heads, rows, 20 * kChunk + 7, 6, 5);
+    const Inputs inputs = RandomInputs(random, p);
+    const DirectResult one = Fast().Run(p, inputs);
+    for (const int threads : {2, 3, 7}) {
+      const DirectKernel kernel = Fast(threads);
+      for (int call = 0; call < 2; ++call) ASSERT_TRUE(SameBits(one, kernel.Run(p, inputs)));
+    }
+  }
+}
+
+TEST(FastTest, WhatItDoesNotDoGoesToTheReadableKernel) {
+  std::mt19937_64 random(29);
+  const auto readable = DirectKernel::Create(TiledKernelTable());
+  ASSERT_TRUE(readable) << readable.error();
+  for (int round = 0; round < 30; ++round) {
+    Problem p = RandomProblem(random, round % 2 == 0 ? DType::kF64 : DType::kF32);
+    p.want_weights = round % 2 == 1;
+    const Inputs inputs = RandomInputs(random, p);
+    ASSERT_TRUE(SameBits(readable->Run(p, inputs), Fast().Run(p, inputs))) << "round " << round;
+  }
+}
+
+TEST(ThreadPoolTest, EverySlotRunsOnceAndExceptionsComeOut) {
+  tiled_fast::ThreadPool pool(3);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> slots = 0;
+    pool.Run(8, [&](int slot) { slots += 1 << slot; });
+    EXPECT_EQ(slots, 0b111);
+  }
+  EXPECT_THROW(pool.Run(3,
+                        [](int slot) {
+                          if (slot == 2) throw std::runtime_error("slot 2");
+                        }),
+               std::runtime_error);
+  std::atomic<int> inner = 0;
+  pool.Run(3, [&](int slot) {  // while a call has the pool another runs on its own thread
+    if (slot == 0) pool.Run(3, [&](int own) { inner += 10 + own; });
+  });
+  EXPECT_EQ(inner, 10);
+}
+
+}  // namespace
+}  // namespace attest

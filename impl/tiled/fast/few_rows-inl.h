@@ -1,0 +1,229 @@
+// The block kernel for few rows, as in decoding. Per target, see micro_kernel-inl.h.
+//
+// Here vectors hold consecutive keys, then consecutive components of values: keys are transposed tile by
+// tile, which costs less than to fetch them from memory, and values are read as they lie. Each number
+// is the same chain of operations as in a panel, so it has the same bits.
+#if defined(ATTEST_TILED_FAST_FEW_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTEST_TILED_FAST_FEW_ROWS_INL_H_
+#undef ATTEST_TILED_FAST_FEW_ROWS_INL_H_
+#else
+#define ATTEST_TILED_FAST_FEW_ROWS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "impl/tiled/fast/aligned_floats.h"
+#include "impl/tiled/fast/block_kernel.h"
+#include "impl/tiled/fast/key_tile-inl.h"
+#include "impl/tiled/fast/outputs-inl.h"
+#include "impl/tiled/fast/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attest::tiled_fast::HWY_NAMESPACE {
+
+class FewRowsKernel final : public BlockKernel {
+ public:
+  explicit FewRowsKernel(const FastCall& fast)
+      : fast_(fast),
+        call_(fast.call),
+        lanes_(static_cast<int64_t>(hn::Lanes(Floats()))),
+        query_step_(PaddedToVectors(call_.head_dim)),
+        value_step_(PaddedToVectors(call_.value_dim)),
+        rows_(fast),
+        tile_(fast, /*whole_vectors=*/true),
+        reader_(call_),
+        queries_(kFewRows * query_step_),
+        keys_(call_.head_dim * kTile),
+        scores_(kFewRows * kTile),
+        total_(PartSize()) {}
+
+  int64_t PartSize() const override { return 2 * kSumsStep + kFewRows * value_step_; }
+  KeyRange keys() const override { return rows_.keys(); }
+  float* Total() override { return total_.get(); }
+
+  void Start(const Block& block) override {
+    rows_.Reset(block);
+    const Floats d;
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      float* const row = queries_.get() + r * query_step_;
+      reader_.Query(block.batch, rows_[r].head, rows_[r].i, row);
+      Scale(row, hn::Lanes(d), static_cast<size_t>(query_step_ / lanes_),
+            hn::Set(d, fast_.query_factor));
+    }
+  }
+
+  void Clear() override {
+    Clear(total_.get());
+    for (int64_t r = 0; r < rows_.size() && call_.sinks; ++r) {
+      StartWithSink(fast_, rows_[r], SumsOf(total_.get()), static_cast<size_t>(r));
+    }
+  }
+
+  void RunChunk(int64_t chunk, float* part) override {
+    Clear(part);
+    const Block& block = rows_.block();
+    const int64_t end = std::min((chunk + 1) * kChunk, rows_.keys().last);
+    for (int64_t first = chunk * kChunk; first < end; first += kTile) {
+      if (first + kTile <= rows_.keys().first) continue;
+      const Tile tile{first, std::min(kTile, call_.StoredKeys(block.batch) - first)};
+      tile_.Turn(block.batch, block.kv_head, tile);
+      RunTile(tile, part);
+    }
+  }
+
+  void Merge(const float* part) override {
+    const Floats d;
+    HWY_ALIGN float total_factors[kSumsStep], part_factors[kSumsStep];
+    for (int64_t r = 0; r < rows_.size(); r += lanes_) {
+      const RowSums other = SumsOf(const_cast<float*>(part));
+      const MergeFactors by = MergeRows(SumsOf(total_.get()), other, static_cast<size_t>(r));
+      hn::StoreU(by.total, d, total_factors + r);
+      hn::StoreU(by.part, d, part_factors + r);
+    }
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      ScaleAndAdd(ValueSums(total_.get(), r), hn::Set(d, total_factors[r]),
+                  ValueSums(const_cast<float*>(part), r), hn::Set(d, part_factors[r]),
+                  static_cast<size_t>(value_step_));
+    }
+  }
+
+  void Finish() override {
+    const Floats d;
+    const RowSums sums = SumsOf(total_.get());
+    HWY_ALIGN float reciprocals[kSumsStep];
+    for (int64_t r = 0; r < rows_.size(); r += lanes_) {
+      hn::StoreU(ReciprocalOf(sums, static_cast<size_t>(r)), d, reciprocals + r);
+    }
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      float* const row = ValueSums(total_.get(), r);
+      Scale(row, hn::Lanes(d), static_cast<size_t>(value_step_ / lanes_),
+            hn::Set(d, reciprocals[r]));
+      WriteRow(fast_, rows_.block(), rows_[r], row, sums, static_cast<size_t>(r));
+    }
+  }
+
+ private:
+  // Maxima and sums of weights, for whole vectors of rows.
+  static constexpr int64_t kSumsStep = PaddedToVectors(kFewRows);
+
+  // A part: maxima, sums of weights, then a row of sums for each row.
+  static RowSums SumsOf(float* part) { return {part, part + kSumsStep}; }
+  float* ValueSums(float* part, int64_t r) const { return part + 2 * kSumsStep + r * value_step_; }
+
+  void Clear(float* part) const {
+    std::fill_n(part, PartSize(), 0.0F);
+    std::fill_n(part, kSumsStep, kMinusInfinity);
+  }
+
+  // What of the tile some row may see, masks apart.
+  TileRange UnionIn(const Tile& tile, bool& has_hidden) const {
+    TileRange all{tile.count, 0};
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      const TileRange one = rows_.RangeIn(tile, r);
+      if (one.empty()) continue;
+      all = {std::min(all.first, one.first), std::max(all.last, one.last)};
+    }
+    has_hidden = fast_.has_masks;
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      const TileRange one = rows_.RangeIn(tile, r);
+      has_hidden = has_hidden || one.first != all.first || one.last != all.last;
+    }
+    return all;
+  }
+
+  void RunTile(const Tile& tile, float* part) {
+    bool has_hidden = false;
+    const TileRange keys = UnionIn(tile, has_hidden);
+    if (keys.empty() || (fast_.has_masks && !rows_.SeesAny(tile, 0, rows_.size()))) return;
+    ComputeScores(tile, keys);
+    for (int64_t r = 0; r < rows_.size(); ++r) TakeMaximum(keys, r, part);
+    const bool all_finite = !has_hidden || tile_.ValuesAreFinite();
+    AddValues(all_finite ? tile_.Values() : tile_.FiniteValues(), keys, ValueSums(part, 0));
+    if (all_finite) return;
+    tile_.AddOthers(rows_, 0, rows_.size(), Scores(), {ValueSums(part, 0), 1, value_step_});
+  }
+
+  ScoreTile Scores() const { return {scores_.get(), 1, kTile}; }
+
+  void ComputeScores(const Tile& tile, const TileRange& keys) {
+    const FloatRows stored = tile_.Keys();
+    const int64_t padded = (tile.count + lanes_ - 1) / lanes_ * lanes_;
+    const auto rows = static_cast<size_t>(rows_.size());
+    Transpose(stored.data, static_cast<size_t>(stored.step), static_cast<size_t>(tile.count),
+              static_cast<size_t>(call_.head_dim), static_cast<size_t>(padded), keys_.get(), kTile);
+    Accumulate(rows, static_cast<size_t>(padded / lanes_),
+               {queries_.get(), static_cast<size_t>(query_step_), 1}, {keys_.get(), kTile},
+               {scores_.get(), kTile}, static_cast<size_t>(call_.head_dim), /*is_fresh=*/true);
+    if (fast_.cap != 0) CapScores(padded);
+    if (call_.bias || call_.alibi_slopes) rows_.AddBiases(tile, keys, 0, rows_.size(), Scores());
+    if (fast_.has_masks) rows_.HideMasked(tile, keys, 0, rows_.size(), Scores());
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      const TileRange range = rows_.RangeIn(tile, r);
+      float* const scores = &Scores().At(0, r);
+      std::fill(scores, scores + range.first, kMinusInfinity);
+      std::fill(scores + std::max(range.first, range.last), scores + kTile, kMinusInfinity);
+    }
+  }
+
+  void CapScores(int64_t padded) {
+    const Floats d;
+    const Vector cap = hn::Set(d, fast_.cap);
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      for (int64_t n = 0; n < padded; n += lanes_) {
+        float* const score = &Scores().At(n, r);
+        hn::StoreU(hn::Mul(cap, Tanh(hn::LoadU(d, score))), d, score);
+      }
+    }
+  }
+
+  // The online softmax of row r over the whole tile; what is outside of `keys` is -infinity.
+  void TakeMaximum(const TileRange& keys, int64_t r, float* part) {
+    const Floats d;
+    float* const scores = &Scores().At(0, r);
+    const RowSums sums = SumsOf(part);
+    const Vector old = hn::Set(d, sums.max[r]);
+    Vector max = old;
+    for (int64_t n = 0; n < kTile; n += lanes_) max = hn::Max(max, hn::LoadU(d, scores + n));
+    max = hn::MaxOfLanes(d, max);
+    const Vector shift = ShiftOf(max);
+    for (int64_t n = 0; n < kTile; n += lanes_) {
+      hn::StoreU(Exp2(hn::Sub(hn::LoadU(d, scores + n), shift)), d, scores + n);
+    }
+    float weight = 0;
+    for (int64_t n = keys.first; n < keys.last; ++n) weight += scores[n];
+    const Vector factor = Exp2(hn::Sub(old, shift));
+    const Vector before = hn::Set(d, sums.weight[r]);
+    sums.weight[r] = hn::GetLane(hn::MulAdd(before, factor, hn::Set(d, weight)));
+    sums.max[r] = hn::GetLane(max);
+    if (IsOne(factor)) return;
+    Scale(ValueSums(part, r), hn::Lanes(d), static_cast<size_t>(value_step_ / lanes_), factor);
+  }
+
+  void AddValues(const FloatRows& values, const TileRange& keys, float* sums) const {
+    const auto step = static_cast<size_t>(values.step);
+    Accumulate(static_cast<size_t>(rows_.size()), static_cast<size_t>(value_step_ / lanes_),
+               {scores_.get() + keys.first, kTile, 1},
+               {values.data + keys.first * values.step, step},
+               {sums, static_cast<size_t>(value_step_)},
+               static_cast<size_t>(keys.last - keys.first), /*is_fresh=*/false);
+  }
+
+  const FastCall& fast_;
+  const CallView& call_;
+  const int64_t lanes_;
+  const int64_t query_step_, value_step_;  // of rows below and in parts
+  BlockRows rows_;
+  KeyTile tile_;
+  const RowReader reader_;
+  AlignedFloats queries_;  // [kFewRows, head_dim padded]
+  AlignedFloats keys_;     // [head_dim, kTile]
+  AlignedFloats scores_;   // [kFewRows, kTile]
+  AlignedFloats total_;    // a part
+};
+
+}  // namespace attest::tiled_fast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

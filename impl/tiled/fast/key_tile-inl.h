@@ -1,0 +1,178 @@
+// The keys and values of one tile as rows of floats: in place where they are stored so, else
+// converted. Per target, see micro_kernel-inl.h.
+#if defined(ATTEST_TILED_FAST_KEY_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTEST_TILED_FAST_KEY_TILE_INL_H_
+#undef ATTEST_TILED_FAST_KEY_TILE_INL_H_
+#else
+#define ATTEST_TILED_FAST_KEY_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "impl/abi/input_rows.h"
+#include "impl/tiled/fast/aligned_floats.h"
+#include "impl/tiled/fast/block_rows.h"
+#include "impl/tiled/fast/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attest::tiled_fast::HWY_NAMESPACE {
+
+// Row n is data[n * step] and what follows.
+struct FloatRows {
+  const float* data;
+  int64_t step;
+};
+
+// Reads rows of a call. The call must outlive it.
+class RowReader {
+ public:
+  explicit RowReader(const CallView& call) : call_(call), fp8_(call) {}
+
+  void Query(int64_t b, int64_t h, int64_t i, float* out) const {
+    if (call_.fp8) return fp8_.Query(b, h, i, out);
+    WithStorage(call_.dtype, [&](auto zero) {
+      LoadRow<decltype(zero)>(call_.QueryAt<decltype(zero)>(b, h, i), call_.head_dim, out);
+    });
+  }
+  void Key(int64_t b, int64_t kv_head, int64_t j, float* out) const {
+    if (call_.fp8) return fp8_.Key(b, kv_head, j, out);
+    WithStorage(call_.dtype, [&](auto zero) {
+      LoadRow<decltype(zero)>(call_.KeyAt<decltype(zero)>(b, kv_head, j), call_.head_dim, out);
+    });
+  }
+  void Value(int64_t b, int64_t kv_head, int64_t j, float* out) const {
+    if (call_.fp8) return fp8_.Value(b, kv_head, j, out);
+    WithStorage(call_.dtype, [&](auto zero) {
+      LoadRow<decltype(zero)>(call_.ValueAt<decltype(zero)>(b, kv_head, j), call_.value_dim, out);
+    });
+  }
+
+ private:
+  const CallView& call_;
+  const InputRows<float> fp8_;  // 8-bit values are floats, whatever else is in the call
+};
+
+class KeyTile {
+ public:
+  // `whole_vectors`: value rows are read vector by vector, to the end of the last one.
+  KeyTile(const FastCall& fast, bool whole_vectors)
+      : call_(fast.call),
+        reader_(fast.call),
+        keys_in_place_(InPlace(fast.call, fast.call.k) && fast.call.head_dim > 0),
+        values_in_place_(InPlace(fast.call, fast.call.v) && fast.call.value_dim > 0 &&
+                         (!whole_vectors || fast.call.value_dim % 16 == 0)),
+        key_step_(PaddedToVectors(fast.call.head_dim)),
+        value_step_(PaddedToVectors(fast.call.value_dim)),
+        keys_(keys_in_place_ ? 0 : kTile * key_step_),
+        values_(values_in_place_ ? 0 : kTile * value_step_) {}
+
+  void Turn(int64_t batch, int64_t kv_head, const Tile& tile) {
+    batch_ = batch;
+    kv_head_ = kv_head;
+    tile_ = tile;
+    has_keys_ = has_values_ = has_checked_ = false;
+  }
+
+  FloatRows Keys() {
+    if (keys_in_place_) {
+      return {call_.KeyAt<float>(batch_, kv_head_, tile_.first).data, call_.k.strides[2]};
+    }
+    for (int64_t n = 0; n < tile_.count && !has_keys_; ++n) {
+      reader_.Key(batch_, kv_head_, tile_.first + n, keys_.get() + n * key_step_);
+    }
+    has_keys_ = true;
+    return {keys_.get(), key_step_};
+  }
+
+  FloatRows Values() {
+    if (values_in_place_) {
+      return {call_.ValueAt<float>(batch_, kv_head_, tile_.first).data, call_.v.strides[2]};
+    }
+    for (int64_t n = 0; n < tile_.count && !has_values_; ++n) {
+      reader_.Value(batch_, kv_head_, tile_.first + n, values_.get() + n * value_step_);
+    }
+    has_values_ = true;
+    return {values_.get(), value_step_};
+  }
+
+  // Whether no value of the tile is NaN or infinite.
+  bool ValuesAreFinite() {
+    if (!has_checked_) are_finite_ = AreFinite(Values());
+    has_checked_ = true;
+    return are_finite_;
+  }
+
+  // The values with 0 for what is not finite: a hidden key's weight of 0 times NaN would be NaN.
+  FloatRows FiniteValues() {
+    if (ValuesAreFinite()) return Values();
+    const FloatRows all = Values();
+    if (finite_ == nullptr) finite_ = std::make_unique<AlignedFloats>(kTile * value_step_);
+    for (int64_t n = 0; n < tile_.count; ++n) {
+      for (int64_t c = 0; c < call_.value_dim; ++c) {
+        const float value = all.data[n * all.step + c];
+        finite_->get()[n * value_step_ + c] = std::isfinite(value) ? value : 0;
+      }
+    }
+    return {finite_->get(), value_step_};
+  }
+
+  // Adds what FiniteValues has left out to the sums of the rows that see it, weights being those of
+  // `weights`. `sums` has components in place of keys; rows as in BlockRows::AddBiases.
+  void AddOthers(const BlockRows& rows, int64_t first, int64_t last, const ScoreTile& weights,
+                 const ScoreTile& sums) {
+    const FloatRows all = Values();
+    for (int64_t r = first; r < last; ++r) {
+      const TileRange range = rows.RangeIn(tile_, r);
+      for (int64_t n = range.first; n < range.last; ++n) {
+        if (!rows.Attends(tile_, n, r)) continue;
+        for (int64_t c = 0; c < call_.value_dim; ++c) {
+          const float value = all.data[n * all.step + c];
+          if (!std::isfinite(value)) sums.At(c, r - first) += weights.At(n, r - first) * value;
+        }
+      }
+    }
+  }
+
+ private:
+  // Whether all rows of a head are floats at even distances.
+  static bool InPlace(const CallView& call, const TensorView& tensor) {
+    const StorageView& storage = call.storage;
+    return call.dtype == DType::kF32 && !call.fp8 && tensor.strides[3] == 1 && storage.past == 0 &&
+           !call.is_paged() && storage.ring_start.empty();
+  }
+
+  // A product with 0 is NaN where a factor is not finite, and so is every sum with it.
+  bool AreFinite(const FloatRows& rows) const {
+    const Floats d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    Vector sum = hn::Zero(d);
+    float rest = 0;
+    for (int64_t n = 0; n < tile_.count; ++n) {
+      const float* row = rows.data + n * rows.step;
+      int64_t c = 0;
+      for (; c + lanes <= call_.value_dim; c += lanes) {
+        sum = hn::MulAdd(hn::LoadU(d, row + c), hn::Zero(d), sum);
+      }
+      for (; c < call_.value_dim; ++c) rest += row[c] * 0;
+    }
+    return hn::AllTrue(d, hn::Eq(sum, sum)) && rest == 0;
+  }
+
+  const CallView& call_;
+  const RowReader reader_;
+  const bool keys_in_place_, values_in_place_;
+  const int64_t key_step_, value_step_;  // of the rows below
+  AlignedFloats keys_, values_;
+  std::unique_ptr<AlignedFloats> finite_;
+  int64_t batch_ = 0, kv_head_ = 0;
+  Tile tile_{};
+  bool has_keys_ = false, has_values_ = false;
+  bool has_checked_ = false, are_finite_ = false;
+};
+
+}  // namespace attest::tiled_fast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
