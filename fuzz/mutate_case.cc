@@ -24,13 +24,36 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // --- Sizes ---
 
-// As far as the record goes.
+// Small sizes, of which thousands can be tried, and at times one as large as those of models.
 struct AxisRange {
   Axis axis;
-  int64_t most;
+  int64_t most, rarely;
 };
-constexpr AxisRange kAxes[] = {{Axis::kBatch, 8},   {Axis::kKvHeads, 8},  {Axis::kQLen, 40},
-                               {Axis::kKvLen, 255}, {Axis::kHeadDim, 40}, {Axis::kValueDim, 40}};
+constexpr AxisRange kAxes[] = {{Axis::kBatch, 8, 8},      {Axis::kKvHeads, 8, 8},
+                               {Axis::kQLen, 40, 300},    {Axis::kKvLen, 255, 1100},
+                               {Axis::kHeadDim, 40, 257}, {Axis::kValueDim, 40, 257}};
+// Multiply-adds of a case with a large size: the other sizes make room for it.
+constexpr int64_t kRoomyWork = int64_t{1} << 13;
+
+void MakeRoom(Problem& sizes, Axis kept) {
+  const auto work = [&] {
+    return sizes.batch * sizes.q_heads * sizes.q_len * sizes.kv_len *
+           (sizes.head_dim + sizes.value_dim);
+  };
+  while (work() > kRoomyWork) {
+    const AxisRange* largest = nullptr;
+    for (const AxisRange& range : kAxes) {
+      if (range.axis == kept) continue;
+      if (largest == nullptr || SizeOf(sizes, range.axis) > SizeOf(sizes, largest->axis))
+        largest = &range;
+    }
+    const int64_t ratio = std::max<int64_t>(sizes.heads_per_kv_head(), 1);
+    int64_t& size = SizeOf(sizes, largest->axis);
+    if (size <= 1) return;
+    size /= 2;
+    sizes.q_heads = sizes.kv_heads * ratio;
+  }
+}
 
 void Resize(Case& c, const Problem& sizes) {
   if (auto resized = Resized(c, sizes)) c = std::move(*resized);
@@ -38,13 +61,17 @@ void Resize(Case& c, const Problem& sizes) {
 
 void SizeToSeam(Case& c, Draw& draw) {
   static const std::vector<int64_t> kSeams = {1, 2, 3, 4, 8, 16, 24, 32, 40, 64, 96, 128, 254};
+  static const std::vector<int64_t> kLargeSeams = {48, 64, 72, 80, 96, 128, 192, 256, 512, 1024};
   Problem sizes = c.problem;
-  const auto& [axis, most] = kAxes[draw.Below(std::size(kAxes))];
+  const auto& [axis, most, rarely] = kAxes[draw.Below(std::size(kAxes))];
+  const bool is_large = rarely > most && draw.OneIn(8);
   const int64_t ratio = draw.OneIn(3) ? draw.Between(1, 4) : c.problem.heads_per_kv_head();
   int64_t& size = SizeOf(sizes, axis);
-  const int64_t wanted = (draw.OneIn(4) ? size : draw.Pick(kSeams)) + draw.Between(-1, 1);
-  size = std::clamp<int64_t>(wanted, 0, most);
+  const int64_t wanted =
+      (draw.OneIn(4) ? size : draw.Pick(is_large ? kLargeSeams : kSeams)) + draw.Between(-1, 1);
+  size = std::clamp<int64_t>(wanted, 0, is_large ? rarely : std::max(most, size));
   sizes.q_heads = sizes.kv_heads * ratio;
+  if (is_large) MakeRoom(sizes, axis);
   Resize(c, sizes);
 }
 

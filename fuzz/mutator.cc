@@ -14,8 +14,7 @@ struct Field {
 
 // Where version 2 has its fields (case/bytes.cc and bytes_features.cc; places are never moved). What
 // only makes sense together is one field.
-constexpr Field kFields[] = {{1, 7},                          // sizes
-                             {8, 1},                          // dtype
+constexpr Field kFields[] = {{8, 1},                          // dtype
                              {10, 4},                         // window
                              {15, 1},                         // families
                              {16, 1},   {17, 1},   {18, 16},  // diagonal offsets
@@ -36,8 +35,10 @@ constexpr Field kFields[] = {{1, 7},                          // sizes
                              {178, 2},                        // dropout
                              {180, 8},                        // block mask
                              {188, 24},                       // mask, bias: bits
-                             {212, 16}, {228, 14},            // overrides
-                             {242, 14}};
+                             {212, 16}, {228, 13},            // overrides
+                             {242, 13}};
+// The version, which says how large sizes may be, and the sizes, of which version 3 has a part beside the overrides.
+constexpr Field kSizes[] = {{0, 8}, {241, 1}, {255, 1}};
 // Bytes whose bits are options of their own: flags, layouts, features, layouts and score mode.
 constexpr size_t kBitFields[] = {9, 14, 60, 61, 62};
 
@@ -52,7 +53,7 @@ constexpr size_t kCommonBytes = 60;
 constexpr size_t kHighSeedBytes[] = {177, 179};
 
 CaseRecord CanonicalWithSmallSeeds(CaseRecord record) {
-  if (record[0] == 2) {
+  if (record[0] == 2 || record[0] == 3) {
     for (const size_t at : kHighSeedBytes) record[at] = 0;
   }
   return CanonicalRecord(record);
@@ -101,6 +102,10 @@ CaseRecord CrossRecords(std::span<const uint8_t> a, std::span<const uint8_t> b, 
   Draw draw(seed);
   CaseRecord mixed = AsVersionTwo(CanonicalRecord(a));
   const CaseRecord other = AsVersionTwo(CanonicalRecord(b));
+  const bool other_sizes = draw.Percent(50);
+  for (const Field& field : kSizes) {
+    if (other_sizes) std::copy_n(&other[field.at], field.size, &mixed[field.at]);
+  }
   for (const Field& field : kFields) {
     if (draw.Percent(50)) std::copy_n(&other[field.at], field.size, &mixed[field.at]);
   }
@@ -115,7 +120,7 @@ CaseRecord RandomRecord(uint64_t seed) {
   Draw draw(seed);
   CaseRecord record;
   for (uint8_t& byte : record) byte = static_cast<uint8_t>(draw.Bits());
-  record[0] = draw.Percent(50) ? 2 : 1;
+  record[0] = draw.OneIn(8) ? 3 : draw.Percent(50) ? 2 : 1;
   return CanonicalWithSmallSeeds(record);
 }
 
@@ -125,7 +130,7 @@ CaseRecord CanonicalRecord(std::span<const uint8_t> bytes) {
 }
 
 CaseRecord AsVersionTwo(const CaseRecord& record) {
-  if (record[0] == 2) return record;
+  if (record[0] == 2 || record[0] == 3) return record;
   CaseRecord moved{};
   std::copy_n(record.begin(), kCommonBytes, moved.begin());
   moved[0] = 2;

@@ -33,16 +33,20 @@ void ExpectCanonical(const CaseRecord& record) {
 TEST(MutatorTest, TenThousandMutationsAreValidDifferentAndRepeatable) {
   CaseRecord record{};
   BinCounts seen;
+  int large = 0;  // with sizes of models, which are to be rare
   for (uint64_t seed = 0; seed < 10000; ++seed) {
     const CaseRecord next = MutateRecord(record, seed, Setting());
     ASSERT_NO_FATAL_FAILURE(ExpectCanonical(next));
     ASSERT_NE(next, CanonicalRecord(record));
+    large += next[0] == 3 ? 1 : 0;
     if (seed % 8 == 0) {
       ASSERT_EQ(next, MutateRecord(record, seed, Setting()));
       seen.Add(DecodeCase(next));
     }
     record = seed % 50 == 49 ? RandomRecord(seed) : next;
   }
+  EXPECT_GT(large, 100);
+  EXPECT_LT(large, 2500);
   EXPECT_LT(seen.Missing(EverythingContract()).size(),
             RequiredBins(EverythingContract()).size() / 10);
 }

@@ -131,14 +131,19 @@ bool StartsFromNothing() {
 }  // namespace
 
 Case CutDown(Case c, const Sizes& most) {
+  const auto is_bearable = [&] {
+    const Problem& p = c.problem;
+    return p.batch * p.q_heads * p.q_len * p.kv_len * (p.head_dim + p.value_dim) <= most.work;
+  };
   const auto cut = [&](Axis axis, int64_t size) {
-    if (SizeOf(c.problem, axis) > size) c = Select(c, axis, IndexRange(0, size));
+    if (SizeOf(c.problem, axis) > size && !is_bearable()) c = Select(c, axis, IndexRange(0, size));
   };
   cut(Axis::kBatch, most.batch);
   cut(Axis::kQLen, most.q_len);
   cut(Axis::kKvLen, most.kv_len);
   cut(Axis::kHeadDim, most.dim);
   cut(Axis::kValueDim, most.dim);
+  if (is_bearable()) return c;
   return SelectHeads(c, IndexRange(0, std::min(c.problem.kv_heads, most.kv_heads)),
                      std::min(c.problem.heads_per_kv_head(), most.ratio));
 }

@@ -22,10 +22,14 @@ struct FuzzTarget {
 // Defined by the target.
 const FuzzTarget& TheTarget();
 
-// No more than these, cut at the end.
+// No more than these, cut at the end, one after the other until the case has no more multiply-adds than `work`:
+// what is large in one size may stay so where it is small in the others.
 struct Sizes {
   int64_t batch = 8, q_len = 40, kv_len = 255, dim = 40, kv_heads = 8, ratio = 4;
+  int64_t work = 0;
 };
+// Of targets in which large sizes matter.
+inline constexpr int64_t kBearableWork = int64_t{1} << 13;
 Case CutDown(Case c, const Sizes& most);
 
 }  // namespace attest

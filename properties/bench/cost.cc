@@ -1,6 +1,4 @@
 // Cost: what judging takes beside the double reference, over the cases that `--plan ci` draws.
-#include <ctime>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 
 #include "impl/reference/extended_reference.h"
 #include "impl/reference/plain_precision.h"
+#include "properties/bench/cpu_time.h"
 #include "properties/bench/judging.h"
 #include "properties/bench/oracle_tables.h"
 #include "properties/harness/case/generator.h"
@@ -21,21 +20,14 @@ namespace {
 
 constexpr size_t kTypes = kFloatTypes.size();
 
-// Seconds of this thread; the machine may be busy with others.
-double CpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // The better of two runs: the first one may find its data and code cold.
 template <typename Work>
 double SecondsOf(const Work& work) {
   double best = 0;
   for (int run = 0; run < 2; ++run) {
-    const double start = CpuSeconds();
+    const double start = ThreadCpuSeconds();
     work();
-    const double took = CpuSeconds() - start;
+    const double took = ThreadCpuSeconds() - start;
     best = run == 0 ? took : std::min(best, took);
   }
   return best;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "properties/bench/harness.h"
 #include "properties/bench/oracle_tables.h"
 #include "properties/bench/peers/peers.h"
 #include "properties/bench/surface.h"
@@ -90,6 +91,13 @@ int main(int argc, char** argv) {
   workers->add_option("--seconds", workers_options.seconds, "Measured for each worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  auto* harness = app.add_subcommand(
+      "harness", "What a case costs, stage by stage, and cases a second without and with the worker");
+  attest::HarnessOptions harness_options;
+  harness->add_option("--cases", harness_options.cases, "Cases drawn for each property")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  harness->add_option("--seed", harness_options.seed, "Draws other cases")->capture_default_str();
   auto* peers = app.add_subcommand(
       "peers",
       "The mutants before the suites of other projects, re-created; exit 1 where one fails the "
@@ -106,6 +114,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (peers->parsed()) return attest::PrintPeers(peers_options) ? 0 : 1;
+    if (harness->parsed()) return attest::PrintHarness(harness_options) ? 0 : 1;
     if (workers->parsed()) return attest::PrintWorkers(workers_options) ? 0 : 1;
     if (surface->parsed()) return attest::PrintSurface(surface_options) ? 0 : 1;
     return attest::RunOracle(options, table);

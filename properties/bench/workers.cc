@@ -1,10 +1,8 @@
 #include "properties/bench/workers.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +10,7 @@
 #include <attest/kernel.h>
 #include <fmt/format.h>
 
+#include "properties/bench/cpu_time.h"
 #include "properties/harness/sandbox/session.h"
 
 namespace attest {
@@ -52,16 +51,6 @@ bool StayOnThisCore() {
   return core >= 0 && sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-// Seconds of CPU time that a process and all that live below it have had.
-double CpuSeconds(const std::string& process) {
-  double nanoseconds = 0;  // the first number there
-  std::ifstream("/proc/" + process + "/schedstat") >> nanoseconds;
-  double seconds = 1e-9 * nanoseconds;
-  std::ifstream children("/proc/" + process + "/task/" + process + "/children");
-  for (std::string child; children >> child;) seconds += CpuSeconds(child);
-  return seconds;
-}
-
 // False where a call came back with a fault or another status than OK, which is printed.
 bool RunAll(KernelSession& session, const std::vector<Call>& calls) {
   for (const CallResult& result : session.Run(calls)) {
@@ -83,15 +72,14 @@ bool PrintWorker(std::string_view name, const std::string& kernel, double second
   const std::vector<Call> calls(kCallsAtOnce, SmallCall());
   if (!RunAll(**session, calls)) return false;  // warms up
   const SessionStats before = (*session)->stats();
-  const std::string self = std::to_string(getpid());
-  const double cpu_before = CpuSeconds(self);
+  const double cpu_before = CpuSecondsWithChildren();
   const auto start = std::chrono::steady_clock::now();
   Seconds took{};
   while (took.count() < seconds) {
     if (!RunAll(**session, calls)) return false;
     took = std::chrono::steady_clock::now() - start;
   }
-  const double cpu = CpuSeconds(self) - cpu_before;
+  const double cpu = CpuSecondsWithChildren() - cpu_before;
   const SessionStats& after = (*session)->stats();
   const auto done = static_cast<double>(after.calls - before.calls);
   fmt::print("{:10.0f} {:10.1f} {:12.0f} {:12.1f} {:11.1f}\n", done / took.count(),

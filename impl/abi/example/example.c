@@ -69,7 +69,10 @@ static attest_status forward(void* kernel, attest_call* call) {
 
 /* clang-format off */
 static attest_status create(const attest_create_info* info, void** kernel) { /* there is no state */
-  return (void)info, (void)kernel, ATTEST_OK;
+  if (info->num_options == 0) return (void)kernel, ATTEST_OK;
+  snprintf(info->message, info->message_size, "option %s is unknown; it takes none",
+           info->options->key);
+  return ATTEST_INVALID_ARGUMENT;
 }
 static const char* contract(void* kernel) { return (void)kernel, kContract; }
 static void destroy(void* kernel) { (void)kernel; }

@@ -1,10 +1,15 @@
 /* clang-format off */ /* cc -std=c99 -O2 -shared -fPIC -I include minimal.c -o libminimal.so -lm */
 #include <attest/kernel.h>
 #include <math.h>
+#include <stdio.h>
 static const char kContract[] = "{\"contract\":\"attest-1\", \"dtypes\":[\"f32\"],\"lse\":\"none\","
   "\"layouts\":[\"bhsd\"], \"strides\":\"dense\", \"features\":[\"value_dim\", \"zero_sizes\"]}";
 static const char* contract(void* kernel) { return (void)kernel, kContract; }
-static attest_status create(const attest_create_info* i, void** k) { return (void)i, (void)k, 0; }
+static attest_status create(const attest_create_info* i, void** k) { /* there are no ?key=value */
+  if (i->num_options == 0) return (void)k, ATTEST_OK;
+  snprintf(i->message, i->message_size, "option %s is unknown; it takes none", i->options->key);
+  return ATTEST_INVALID_ARGUMENT;
+}
 static void destroy(void* kernel) { (void)kernel; }
 /* YOUR KERNEL: out = softmax(scale * q k^T) v, dense f32 [batch, heads, len, dim] */
 static attest_status forward(void* kernel, attest_call* call) {

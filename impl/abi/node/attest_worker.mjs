@@ -12,12 +12,16 @@
 // member of the one argument. The function returns out as an array of numbers, or an object of those that were
 // asked for (wantLse and so on: out, lse, weights, scores, present_k, present_v), or a promise of either. The
 // member outputs has the element type and shape of each: {out: {dtype: "f16", shape: [1, 2, 4, 8]}, ...}. An
-// error with the name "Unsupported" means UNSUPPORTED; any other means FAILED.
+// error with the name "Unsupported" means UNSUPPORTED; any other means FAILED, and is named by file and line.
+//
+// Create options (`node:my.mjs?tile=8`) are members of the argument too, as text. The function must name them, in its
+// pattern ({q, k, v, tile}) or in the file (export const options = ["tile"]); others are refused.
+import {spawnSync} from "node:child_process";
 import fs from "node:fs";
 import net from "node:net";
 import path from "node:path";
 import readline from "node:readline";
-import {pathToFileURL} from "node:url";
+import {fileURLToPath, pathToFileURL} from "node:url";
 
 const kControl = 3, kArena = 4, kProtocol = 1;
 const Status = {ok: 0, unsupported: 1, failed: 3};
@@ -36,6 +40,8 @@ const kOptions = {
   1: "scale", 2: "causal", 3: "windowLeft", 4: "windowRight", 5: "softcap", 6: "dropout", 7: "blockQ", 8: "blockK",
   9: "scoreMode", 10: "fp8",
 };
+// What members of the argument mean already; no create option bears such a name.
+const kOwn = new Set([...Object.values(kInputs), ...Object.values(kOptions), ...Object.values(kWants), "outputs"]);
 const kBytes = {f32: 4, f64: 8, f16: 2, bf16: 2, bool: 1, i64: 8, e4m3: 1, e5m2: 1};
 const kArrays = {f32: Float32Array, f64: Float64Array, f16: Float32Array, bf16: Float32Array, bool: Uint8Array,
                  i64: BigInt64Array, e4m3: Uint8Array, e5m2: Uint8Array};
@@ -46,13 +52,69 @@ class Unsupported extends Error {
   name = "Unsupported";
 }
 
-// What was thrown, which may be anything, in one line.
-function oneLine(error) {
-  try {
-    return String(error?.message ?? error).slice(0, kMessageLimit).replace(/\s+/g, " ");
-  } catch {
-    return "threw what has no text";
+// What this worker itself says of a kernel: it stands for itself, without a place.
+class Refused extends Error {}
+
+const kHere = fileURLToPath(import.meta.url);
+
+// The first "file:line" in a stack that lies in a file of the user's: none of Node's, of a package or of ours.
+function placeIn(stack) {
+  for (const [, url, file, line] of stack.matchAll(/(?<!\w)(file:\/\/)?(\/[^\n:()]*):(\d+)/g)) {
+    const path = url ? fileURLToPath(url + file) : file;
+    if (path !== kHere && !path.includes("/node_modules/")) return `${path}:${line}`;
   }
+  return "";
+}
+
+// "Cannot find package 'x' imported from FILE" says no line: that of FILE which names the last part of x.
+function placeOfImport(message) {
+  const [, what, file] = message.match(/'([^']+)' imported from (\S+)/) ?? [];
+  if (!file) return "";
+  const name = path.basename(what);
+  const lines = fs.readFileSync(file, "utf8").split("\n");
+  const line = lines.findIndex((text) => /import|from|require/.test(text) && text.includes(name)) + 1;
+  return line > 0 ? `${file}:${line}` : file;
+}
+
+// What was thrown, which may be anything, in one line, and with where from if that is known: "mine.mjs:12: Error: ...".
+function oneLine(error, file) {
+  try {
+    const text = String(error?.message ?? error).slice(0, kMessageLimit).replace(/\s+/g, " ");
+    if (error instanceof Refused || error?.name === "Unsupported") return text;
+    const isError = error instanceof Error;
+    const place = isError ? placeOfImport(error.message) || placeIn(String(error.stack)) : "";
+    const kind = isError ? error.name : "thrown, and no Error with a line";
+    return `${place || file}: ${kind}: ${text}`;
+  } catch {
+    return `${file}: threw what has no text`;
+  }
+}
+
+// Whether brackets are closed: a comma there is none of ours.
+const isWhole = (text) => (text.match(/[([{]/g) ?? []).length === (text.match(/[)\]}]/g) ?? []).length;
+
+// The names in the pattern of a function's one parameter; none where it is no pattern.
+function namesInPattern(kernel) {
+  const text = String(kernel).replace(/\/\*[^]*?\*\/|\/\/[^\n]*/g, "");
+  const begin = text.search(/\(\s*\{/);
+  if (begin < 0 || begin !== text.indexOf("(")) return [];
+  const parts = [""];
+  for (const piece of text.slice(text.indexOf("{") + 1).split(/([,}])/)) {
+    const last = parts.length - 1;
+    if (isWhole(parts[last]) && piece === "}") break;
+    if (isWhole(parts[last]) && piece === ",") parts.push("");
+    else parts[last] += piece;
+  }
+  return parts.map((part) => part.match(/^\s*([\w$]+)/)?.[1]).filter((name) => name !== undefined);
+}
+
+// The user's own files that a file imports, itself among them, as far as its text says.
+function filesOf(file, found = new Set()) {
+  if (found.has(file) || !fs.existsSync(file)) return found;
+  found.add(file);
+  const imports = fs.readFileSync(file, "utf8").matchAll(/(?:from|import)[\s(]*["'](\.{1,2}\/[^"']+)["']/g);
+  for (const [, name] of imports) filesOf(path.resolve(path.dirname(file), name), found);
+  return found;
 }
 
 // Half of a surrogate pair, which JSON cannot carry, becomes U+FFFD.
@@ -148,11 +210,11 @@ function readTensor(tensor) {
   return {data, shape: tensor.shape};
 }
 
-function writeTensor(tensor, name, data) {
+function writeTensor(tensor, kernel, name, data) {
   const count = tensor.shape.reduce((a, b) => a * b, 1);
-  if (data === undefined) throw new Error(`returned no ${name}`);
+  if (data === undefined) throw new Refused(`${kernel} returned no ${name}`);
   if (data.length !== count) {
-    throw new Error(`returned ${data.length} elements of ${name}, expected ${count} for [${tensor.shape}]`);
+    throw new Refused(`${kernel} returned ${data.length} elements of ${name}, expected ${count} for [${tensor.shape}]`);
   }
   const bytes = Buffer.alloc(storageBytes(tensor));
   fs.readSync(kArena, bytes, 0, bytes.length, tensor.offset);  // what lies between the elements stays
@@ -191,18 +253,56 @@ function isNumbers(result) {
 
 class Worker {
   async load(request) {
-    if (request.protocol !== kProtocol) throw new Error("unknown protocol version");
+    if (request.protocol !== kProtocol) throw new Refused("unknown protocol version");
     const {variant = "attention", ...options} = Object.fromEntries(request.options);
-    const module = await import(pathToFileURL(request.library));
+    this.file = path.resolve(request.library);
+    const module = await this.imported();
     this.kernel = module[variant];
-    const file = path.basename(request.library);
-    if (typeof this.kernel !== "function") throw new Error(`${request.library}: exports no function ${variant}`);
+    this.name = `${path.basename(this.file)}:${variant}`;
+    if (typeof this.kernel !== "function") {
+      const others = Object.keys(module).filter((name) => typeof module[name] === "function");
+      throw new Refused(`${this.file}: exports no function ${variant}; it exports ` +
+                        (others.map((name) => `${name}${this.lineOf(name)}`).join(", ") || "none"));
+    }
     const contract = this.kernel.contract ?? module.contract;
     if (typeof contract !== "object") {
-      throw new Error(`${request.library}: put the contract beside ${variant}: export const contract = {...}`);
+      throw new Refused(`${this.file}: put the contract beside ${variant}${this.lineOf(variant)}: ` +
+                        "export const contract = {...}");
     }
+    this.refuseUnknown(variant, options, [...namesInPattern(this.kernel), ...(module.options ?? [])]);
     this.options = options;
-    return {name: `${file}:${variant}`, version: String(module.version ?? "1"), contract: JSON.stringify(contract)};
+    return {name: this.name, version: String(module.version ?? "1"), contract: JSON.stringify(contract),
+            files: [...filesOf(this.file)]};
+  }
+
+  // The user's file. A syntax error does not know its place; `node --check` prints it before all else.
+  async imported() {
+    try {
+      return await import(pathToFileURL(this.file));
+    } catch (error) {
+      if (!(error instanceof SyntaxError) || placeIn(String(error.stack))) throw error;
+      for (const file of filesOf(this.file)) {
+        const {stderr} = spawnSync(process.execPath, ["--check", file], {encoding: "utf8"});
+        const place = placeIn(stderr.split("\n")[0]);
+        if (place) throw new Refused(`${place}: SyntaxError: ${error.message}`);
+      }
+      throw error;
+    }
+  }
+
+  // Where a name is exported, as " at FILE:LINE"; "" where the text does not say.
+  lineOf(name) {
+    const lines = fs.readFileSync(this.file, "utf8").split("\n");
+    const line = lines.findIndex((text) => /export/.test(text) && text.includes(name)) + 1;
+    return line > 0 ? ` at ${this.file}:${line}` : "";
+  }
+
+  refuseUnknown(variant, options, names) {
+    const known = names.filter((name) => !kOwn.has(name)).sort();
+    const unknown = Object.keys(options).find((name) => !known.includes(name));
+    if (unknown === undefined) return;
+    const takes = known.length > 0 ? `known are ${known.join(", ")}` : "it takes none";
+    throw new Refused(`${this.file}: ${variant}() takes no option '${unknown}'; ${takes}`);
   }
 
   map(request) {
@@ -224,10 +324,10 @@ class Worker {
         const {argument, outputs} = argumentsOf(call, this.options);
         const result = await this.kernel(argument);
         const named = isNumbers(result) ? {out: result} : result;
-        for (const [name, tensor] of Object.entries(outputs)) writeTensor(tensor, name, named?.[name]);
+        for (const [name, tensor] of Object.entries(outputs)) writeTensor(tensor, this.name, name, named?.[name]);
       } catch (error) {
         reply.status = error?.name === "Unsupported" ? Status.unsupported : Status.failed;
-        reply.message = oneLine(error);
+        reply.message = oneLine(error, this.file);
       }
       this.note(0);
       this.reply(reply);
@@ -243,7 +343,7 @@ class Worker {
     try {
       this.reply({id: request.id, ...await this[request.op](request)});
     } catch (error) {
-      this.reply({id: request.id, error: oneLine(error)});
+      this.reply({id: request.id, error: oneLine(error, this.file)});
     }
   }
 

@@ -15,6 +15,9 @@ written, results may come from any device. The function returns out, or a tuple 
 scores, present_k, present_v of those that were asked for (want_lse and so on), or a dictionary of them.
 NotImplementedError means UNSUPPORTED; any other exception means FAILED.
 
+Create options (`python:my.py?tile=8`) come as keywords too, as text: each must be a parameter of the function,
+under a name that attest does not use itself. What raises an exception is named by file and line.
+
 A function with a parameter `outputs` also learns what it is to fill: {"out": ("f16", [1, 2, 4, 8]), ...} has
 the element type and the shape of every output asked for. The inputs leave these open in two places: out's type
 beside fp8 inputs, and kv_len, the last extent of weights, beside pages.
@@ -30,6 +33,8 @@ import resource
 import socket
 import struct
 import sys
+import sysconfig
+import traceback
 
 CONTROL, ARENA = 3, 4
 PROTOCOL = 1
@@ -58,6 +63,8 @@ OPTIONS = {
     8: "block_k", 9: "score_mode", 10: "fp8",
 }
 FLAGS = {"causal"}
+# What a function's parameters mean already; no create option bears such a name.
+OWN = {*NAMES.values(), *OPTIONS.values(), *("want_" + name for name in OUTPUTS.values()), "outputs"}
 TYPES = {
     "f32": "<f4", "f64": "<f8", "f16": "<f2", "bf16": "<u2", "bool": "|u1", "i64": "<i8", "e4m3": "|u1",
     "e5m2": "|u1",
@@ -100,25 +107,49 @@ class Memory:
         return array
 
 
+def is_own(file):
+    """Whether a file is the user's, and none that came with Python, with a package or with attest."""
+    libraries = [sysconfig.get_path("stdlib"), os.path.abspath(__file__)]
+    return (os.path.isfile(file) and not any(file.startswith(library) for library in libraries)
+            and "site-packages" not in file and "dist-packages" not in file)
+
+
+def sources_of(modules):
+    """The files of the user's own modules."""
+    files = (getattr(module, "__file__", None) for module in modules)
+    return sorted({os.path.abspath(file) for file in files if file and is_own(file)})
+
+
+def place_of(function):
+    """Where a function begins, as file:line; "" for what has no code of its own."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
+def functions_in(module):
+    own = [f"{value.__name__} at {place_of(value)}" for value in vars(module).values()
+           if inspect.isfunction(value) and value.__module__ == module.__name__]
+    return "it has " + ", ".join(own) if own else "it has none"
+
+
 class Kernel:
     """The user's function, and how to call it."""
 
-    def __init__(self, path, options, threads):
-        options = dict(options)
+    def __init__(self, path):
+        self.path, self.function = os.path.abspath(path), None
+
+    def load(self, options, threads):
+        path, options = self.path, dict(options)
         name = options.pop("variant", "attention")
-        sys.path.insert(0, os.path.dirname(path))
-        spec = importlib.util.spec_from_file_location("attest_kernel", path)
-        if spec is None:
-            raise Refused(f"{path}: is no Python file")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["attest_kernel"] = module
-        spec.loader.exec_module(module)
+        before = set(sys.modules)
+        module = self.imported()
+        self.files = [path, *sources_of(sys.modules[key] for key in set(sys.modules) - before)]
         self.function = getattr(module, name, None)
         if not callable(self.function):
-            raise Refused(f"{path}: has no function {name}")
+            raise Refused(f"{path}: has no function {name}; {functions_in(module)}")
         contract = getattr(self.function, "contract", None) or getattr(module, "CONTRACT", None)
         if not isinstance(contract, dict):
-            raise Refused(f"{path}: put the contract beside {name}: CONTRACT = {{...}}")
+            raise Refused(f"{place_of(self.function) or path}: put the contract beside {name}: CONTRACT = {{...}}")
         self.name = f"{os.path.basename(path)}:{name}"
         self.version = str(getattr(module, "__version__", "1"))
         self.contract = json.dumps(contract)
@@ -131,10 +162,39 @@ class Kernel:
             self.torch = torch
         parameters = inspect.signature(self.function).parameters.values()
         self.takes_all = any(p.kind == p.VAR_KEYWORD for p in parameters)
-        self.accepted = {p.name for p in parameters}
-        unknown = sorted(key for key in options if not self.takes(key))
+        self.accepted = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+        self.refuse_unknown(name, options)
+
+    def imported(self):
+        """The user's file as a module."""
+        sys.path.insert(0, os.path.dirname(self.path))
+        spec = importlib.util.spec_from_file_location("attest_kernel", self.path)
+        if spec is None:
+            raise Refused(f"{self.path}: is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["attest_kernel"] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def refuse_unknown(self, name, options):
+        """An option must be a parameter by name: **rest takes what attest has, and would swallow a misspelt one."""
+        known = sorted(self.accepted - OWN)
+        unknown = sorted(key for key in options if key not in known)
         if unknown:
-            raise Refused(f"{path}: {name}() takes no option '{unknown[0]}'")
+            takes = "known are " + ", ".join(known) if known else "it takes none"
+            raise Refused(f"{place_of(self.function) or self.path}: {name}() takes no option '{unknown[0]}'; {takes}")
+
+    def place(self, error):
+        """Where in the user's files the error was raised, as file:line; else where the function is."""
+        if isinstance(error, SyntaxError) and error.filename and error.lineno:
+            return f"{error.filename}:{error.lineno}"
+        lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+        folder = os.path.dirname(self.path) + os.sep
+        for is_theirs in (lambda file: file.startswith(folder) and is_own(file), lambda file: file == self.path):
+            for file, line in reversed(lines):
+                if is_theirs(file):
+                    return f"{file}:{line}"
+        return self.function and place_of(self.function) or self.path
 
     def takes(self, keyword):
         return self.takes_all or keyword in self.accepted
@@ -228,13 +288,20 @@ def compute(kernel, memory, call):
         kernel.store(name, results[name], *outputs[name])
 
 
-def one_line(error):
+def one_line(error, kernel=None):
+    """What went wrong, and with the kernel at hand where: "mine.py:12: ValueError: ..."."""
     try:
-        text = str(error)
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
     except Exception:  # a kernel's own exception may not know how to show itself
         text = ""
     text = " ".join(text[:MESSAGE_LIMIT].split()) or type(error).__name__
-    return text if isinstance(error, (Refused, NotImplementedError)) else f"{type(error).__name__}: {text}"
+    if isinstance(error, (Refused, NotImplementedError)):
+        return text
+    try:
+        where = kernel.place(error) + ": " if kernel else ""
+    except Exception:
+        where = ""
+    return f"{where}{type(error).__name__}: {text}"
 
 
 class Worker:
@@ -257,9 +324,10 @@ class Worker:
             hard = resource.getrlimit(resource.RLIMIT_AS)[1]
             if hard == resource.RLIM_INFINITY or hard > limit:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        self.kernel = Kernel(request["library"], request["options"], request["threads"])
+        self.kernel = Kernel(request["library"])
+        self.kernel.load(request["options"], request["threads"])
         return {"name": self.kernel.name, "version": self.kernel.version, "contract": self.kernel.contract,
-                "threads": self.kernel.torch is not None}
+                "threads": self.kernel.torch is not None, "files": self.kernel.files}
 
     def map(self, request):
         self.memory = Memory()
@@ -274,11 +342,11 @@ class Worker:
             except NotImplementedError as error:
                 status, message = UNSUPPORTED, one_line(error)
             except MemoryError as error:
-                self.reply(id=request["id"], call=number, status=FAILED, message="", thrown=one_line(error),
-                           out_of_memory=True)
+                self.reply(id=request["id"], call=number, status=FAILED, message="",
+                           thrown=one_line(error, self.kernel), out_of_memory=True)
                 continue
             except Exception as error:
-                status, message = FAILED, one_line(error)
+                status, message = FAILED, one_line(error, self.kernel)
             struct.pack_into("<I", self.memory.writing, 0, 0)
             fields = {"message": message} if message else {}
             self.reply(id=request["id"], call=number, status=status, **fields)
@@ -293,7 +361,7 @@ class Worker:
             try:
                 answer = {"load": self.load, "map": self.map}[request["op"]](request)
             except Exception as error:
-                answer = {"error": one_line(error)}
+                answer = {"error": one_line(error, self.kernel)}
             self.reply(id=request["id"], **answer)
 
 

@@ -42,7 +42,7 @@ std::string ContractJson(bool unfused, const std::string& cache) {
          plane + R"(", "mask_broadcast", "mask_ranks", "gqa", "value_dim", "softcap", "sinks"],
     "empty_row": ")" +
          (unfused ? "unspecified" : "zero") + R"(",
-    "options": {"cache": ["f16", "f32", "bf16"]}})";
+    "options": {"variant": ["flash", "unfused"], "cache": ["f16", "f32", "bf16"]}})";
 }
 
 // ATTEST_GGML, or what the install step leaves beside the folder that this plug-in lies in.

@@ -228,7 +228,8 @@ std::string AttentionContract(const Settings& settings) {
                             "mask_broadcast", "mask_ranks")" +
          features + R"(], "scores": ["raw", "capped", "biased", "weights"],
              "dtypes": ["f32", "f16"], "concurrent_calls": true,
-             "options": {"opset": ["23", "24"], "past": ["off", "on"]}})";
+             "options": {"variant": ["attention", "mha", "gqa"],
+                         "opset": ["23", "24"], "past": ["off", "on"]}})";
 }
 
 OnnxCalls ReadAttention(const attest_call& call, const Settings& settings) {

@@ -191,7 +191,8 @@ std::string GroupQueryContract(const Settings& settings) {
          R"(, "limits": {"head_dim_multiple": 8, )" +
          (settings.step == "chunk" ? R"("max_batch": 1})" : R"("max_q_len": 1})") +
          R"(, "excludes": ["fewer_keys_than_queries"], "concurrent_calls": true,
-             "options": {"step": ["token", "ragged", "chunk"], "sinks": ["off", "on"]}})";
+             "options": {"variant": ["attention", "mha", "gqa"],
+                         "step": ["token", "ragged", "chunk"], "sinks": ["off", "on"]}})";
 }
 
 OnnxCalls ReadGroupQuery(const attest_call& call, const Settings& settings) {

@@ -39,7 +39,8 @@ std::string MultiHeadContract(const Settings& settings) {
                "features": ["causal", "bias", "key_lengths", "value_dim"])";
   return R"({"contract": "ort-mha", )" + features +
          R"(, "dtypes": ["f32", "f16"], "concurrent_calls": true,
-             "options": {"past": ["off", "on"]}})";
+             "options": {"variant": ["attention", "mha", "gqa"],
+                         "past": ["off", "on"]}})";
 }
 
 OnnxCalls ReadMultiHead(const attest_call& call, const Settings&) {

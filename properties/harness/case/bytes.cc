@@ -1,8 +1,9 @@
-// The record: what versions 1 and 2 share. Zero bytes mean the plain choice: sizes of one, nothing
+// The record: what the versions share. Zero bytes mean the plain choice: sizes of one, nothing
 // hidden, no options.
 #include "properties/harness/case/bytes.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -17,7 +18,7 @@
 namespace attest {
 namespace {
 
-// Where each field stands, the same in both versions. Never moved: a corpus outlives the code.
+// Where each field stands, the same in all versions. Never moved: a corpus outlives the code.
 // Bytes not named here are spare in version 1; version 2's own fields are in bytes_features.cc.
 enum Place : size_t {
   kAtVersion = 0,
@@ -39,17 +40,30 @@ enum Place : size_t {
   kAtScale = 50,     // a double
   kAtMask = 58,      // present, broadcast extents, rank
   kAtBias = 59,
+  // Version 3: what of a size is above its byte, in spare bytes of the overrides.
+  kAtHighLengths = 241,  // q_len: two bits, kv_len: four
+  kAtHighDims = 255,     // head_dim, value_dim: two bits each
 };
 constexpr size_t kOverrideBytes = 14;  // of a slot; the last is spare
+
+// The largest sizes that a version holds.
+struct Most {
+  int64_t ratio, q_len, kv_len, dim;
+};
+constexpr Most kSmall = {4, 40, 255, 40}, kLarge = {16, 1023, 4095, 512};
 
 // What has another place or size in each version.
 struct Version {
   uint8_t number;
   HiddenBits mask, bias;
   size_t overrides_at, override_slots;
+  Most most;
 };
-constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4};
-constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2};
+constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4, kSmall};
+constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2, kSmall};
+constexpr Version kThree = {3,     kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
+                            kLarge};
+constexpr const Version* kVersions[] = {&kOne, &kTwo, &kThree};
 static_assert(kOne.overrides_at + kOne.override_slots * kOverrideBytes == kCaseBytes);
 static_assert(kTwo.overrides_at + kTwo.override_slots * kOverrideBytes == kCaseBytes);
 
@@ -63,8 +77,7 @@ enum Flags : uint8_t {
   kOffsetsFlag = 64,
 };
 
-constexpr int64_t kMaxBatch = 8, kMaxKvHeads = 8, kMaxRatio = 4, kMaxQLen = 40, kMaxKvLen = 255,
-                  kMaxDim = 40;
+constexpr int64_t kMaxBatch = 8, kMaxKvHeads = 8;
 // Families that came later have no byte: every byte means one of these already.
 constexpr int kRecordValueFamilies = 10, kRecordBiasFamilies = 5;
 // Multiply-adds of a case: a fuzzer wants thousands of cases a second.
@@ -76,14 +89,39 @@ int64_t Work(const Problem& p) {
          at_least_one(p.kv_len) * at_least_one(p.head_dim + p.value_dim);
 }
 
-// A size of 0..most; the byte 0 is the size 1, so that an empty input is a small case and not an
-// empty one.
-int64_t DecodeSize(uint8_t byte, int64_t most) {
-  return (int64_t{byte} + 1) % (most + 1);
+// Where a size stands: a byte, and in version 3 some bits above it.
+struct SizeField {
+  const char* name;
+  int64_t Problem::*member;
+  size_t at;
+  int64_t most;
+  size_t high_at = 0;  // 0: the byte is all
+  int shift = 0, bits = 0;
+};
+
+std::array<SizeField, 6> SizeFields(const Most& most) {
+  return {{{"batch", &Problem::batch, kAtBatch, kMaxBatch},
+           {"kv_heads", &Problem::kv_heads, kAtKvHeads, kMaxKvHeads},
+           {"q_len", &Problem::q_len, kAtQLen, most.q_len, kAtHighLengths, 0, 2},
+           {"kv_len", &Problem::kv_len, kAtKvLen, most.kv_len, kAtHighLengths, 2, 4},
+           {"head_dim", &Problem::head_dim, kAtHeadDim, most.dim, kAtHighDims, 0, 2},
+           {"value_dim", &Problem::value_dim, kAtValueDim, most.dim, kAtHighDims, 2, 2}}};
 }
 
-uint8_t EncodeSize(int64_t size, int64_t most) {
-  return static_cast<uint8_t>((size + most) % (most + 1));
+// A size of 0..most; the number 0 is the size 1, so that an empty input is a small case and not an
+// empty one.
+int64_t DecodeSize(const CaseRecord& r, const SizeField& field) {
+  int64_t number = r[field.at];
+  const bool has_more = field.most > UINT8_MAX;
+  if (has_more) number += ((r[field.high_at] >> field.shift) & ((1 << field.bits) - 1)) << 8;
+  return (number + 1) % (field.most + 1);
+}
+
+void EncodeSize(int64_t size, const SizeField& field, CaseRecord& r) {
+  const int64_t number = (size + field.most) % (field.most + 1);
+  r[field.at] = static_cast<uint8_t>(number);
+  if (field.most > UINT8_MAX)
+    r[field.high_at] |= static_cast<uint8_t>((number >> 8) << field.shift);
 }
 
 // Halves the largest factor until the work is bearable. Leaves what already is alone, so that a
@@ -100,14 +138,9 @@ void ClampWork(Problem& p) {
   }
 }
 
-void DecodeSizes(const CaseRecord& r, Problem& p) {
-  p.batch = DecodeSize(r[kAtBatch], kMaxBatch);
-  p.kv_heads = DecodeSize(r[kAtKvHeads], kMaxKvHeads);
-  p.q_heads = p.kv_heads * (1 + r[kAtRatio] % kMaxRatio);
-  p.q_len = DecodeSize(r[kAtQLen], kMaxQLen);
-  p.kv_len = DecodeSize(r[kAtKvLen], kMaxKvLen);
-  p.head_dim = DecodeSize(r[kAtHeadDim], kMaxDim);
-  p.value_dim = DecodeSize(r[kAtValueDim], kMaxDim);
+void DecodeSizes(const CaseRecord& r, const Most& most, Problem& p) {
+  for (const SizeField& field : SizeFields(most)) p.*field.member = DecodeSize(r, field);
+  p.q_heads = p.kv_heads * (1 + r[kAtRatio] % most.ratio);
   ClampWork(p);
 }
 
@@ -182,28 +215,15 @@ uint8_t EncodeLayouts(const Layouts& l) {
                               static_cast<int>(l.v) << 4 | static_cast<int>(l.out) << 6);
 }
 
-struct SizeField {
-  const char* name;
-  int64_t Problem::*member;
-  size_t at;
-  int64_t most;
-};
-constexpr SizeField kSizeFields[] = {{"batch", &Problem::batch, kAtBatch, kMaxBatch},
-                                     {"kv_heads", &Problem::kv_heads, kAtKvHeads, kMaxKvHeads},
-                                     {"q_len", &Problem::q_len, kAtQLen, kMaxQLen},
-                                     {"kv_len", &Problem::kv_len, kAtKvLen, kMaxKvLen},
-                                     {"head_dim", &Problem::head_dim, kAtHeadDim, kMaxDim},
-                                     {"value_dim", &Problem::value_dim, kAtValueDim, kMaxDim}};
-
-Refusal EncodeSizes(const Problem& p, CaseRecord& r) {
-  for (const SizeField& field : kSizeFields) {
+Refusal EncodeSizes(const Problem& p, const Most& most, CaseRecord& r) {
+  for (const SizeField& field : SizeFields(most)) {
     const int64_t size = p.*field.member;
     if (size > field.most) return fmt::format("{} {} exceeds {}", field.name, size, field.most);
-    r[field.at] = EncodeSize(size, field.most);
+    EncodeSize(size, field, r);
   }
   const int64_t ratio = p.heads_per_kv_head();
-  if (ratio < 1 || ratio > kMaxRatio) {
-    return fmt::format("{} query heads a kv head are outside 1..{}", ratio, kMaxRatio);
+  if (ratio < 1 || ratio > most.ratio) {
+    return fmt::format("{} query heads a kv head are outside 1..{}", ratio, most.ratio);
   }
   r[kAtRatio] = static_cast<uint8_t>(ratio - 1);
   if (Work(p) > kMaxWork) return fmt::format("the work {} exceeds {}", Work(p), kMaxWork);
@@ -237,7 +257,8 @@ Refusal EncodeOptions(const Case& c, CaseRecord& r) {
     StoreField(r, kAtOffsets + 2 * b, 2, static_cast<uint64_t>(offset));
   }
   for (size_t b = 0; p.key_lengths && b < p.key_lengths->size(); ++b) {
-    r[kAtLengths + b] = static_cast<uint8_t>(p.kv_len - (*p.key_lengths)[b]);
+    const int64_t missing = p.kv_len - (*p.key_lengths)[b];
+    if (auto refusal = StoreByte("keys missing", missing, kAtLengths + b, r)) return refusal;
   }
   return EncodeWindow(p.window, r);
 }
@@ -272,7 +293,9 @@ Refusal EncodeData(const Case& c, const Version& version, CaseRecord& r) {
   size_t at = version.overrides_at;
   for (const Override& o : c.overrides) {
     r[at] = static_cast<uint8_t>(0x80 | static_cast<int>(o.tensor));
-    for (size_t axis = 0; axis < 4; ++axis) r[at + 1 + axis] = static_cast<uint8_t>(o.index[axis]);
+    for (size_t axis = 0; axis < 4; ++axis) {
+      if (auto refusal = StoreByte("index", o.index[axis], at + 1 + axis, r)) return refusal;
+    }
     StoreField(r, at + 5, 8, std::bit_cast<uint64_t>(o.value));
     at += kOverrideBytes;
   }
@@ -282,14 +305,21 @@ Refusal EncodeData(const Case& c, const Version& version, CaseRecord& r) {
 Refusal Encode(const Case& c, const Version& version, CaseRecord& r) {
   const Problem& p = c.problem;
   r[kAtVersion] = version.number;
-  if (auto refusal = EncodeSizes(p, r)) return refusal;
+  if (auto refusal = EncodeSizes(p, version.most, r)) return refusal;
   if (auto refusal = EncodeOptions(c, r)) return refusal;
   if (auto refusal = EncodePlane("mask", p, p.mask, kAtMask, version.mask, r)) return refusal;
   if (auto refusal = EncodePlane("bias", p, p.bias, kAtBias, version.bias, r)) return refusal;
   if (auto refusal = EncodeData(c, version, r)) return refusal;
-  if (version.number == kTwo.number) return EncodeFeatures(c, r);
+  if (version.number > kOne.number) return EncodeFeatures(c, r);
   r[kAtLayouts] = EncodeLayouts(c.layouts);
   return std::nullopt;
+}
+
+const Version& VersionOf(const CaseRecord& r) {
+  for (const Version* version : {&kTwo, &kThree}) {
+    if (r[kAtVersion] == version->number) return *version;
+  }
+  return kOne;
 }
 
 tl::expected<CaseRecord, std::string> EncodeAs(const Case& c, const Version& version) {
@@ -308,10 +338,10 @@ Case DecodeCase(std::span<const uint8_t> bytes) {
   CaseRecord r{};
   std::copy_n(bytes.begin(), std::min(bytes.size(), r.size()), r.begin());
   // Version 1 was the first and took every byte 0 for its own; each later one takes a value away.
-  const Version& version = r[kAtVersion] == kTwo.number ? kTwo : kOne;
+  const Version& version = VersionOf(r);
   Case c;
   Problem& p = c.problem;
-  DecodeSizes(r, p);
+  DecodeSizes(r, version.most, p);
   DecodeOptions(r, p);
   p.mask = DecodePlane(r, p, kAtMask, version.mask);
   p.bias = DecodePlane(r, p, kAtBias, version.bias);
@@ -320,7 +350,7 @@ Case DecodeCase(std::span<const uint8_t> bytes) {
   c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kRecordBiasFamilies);
   c.recipe.seed = LoadField(r, kAtSeed, 8);
   c.layouts = DecodeLayouts(r[kAtLayouts]);
-  if (version.number == kTwo.number) DecodeFeatures(r, c);
+  if (version.number > kOne.number) DecodeFeatures(r, c);
   c.placement = (r[kAtFlags] & kBeginFlag) != 0 ? Placement::kBegin : Placement::kEnd;
   for (size_t slot = 0; slot < version.override_slots; ++slot) {
     DecodeOverride(r, version.overrides_at + slot * kOverrideBytes, c);
@@ -330,13 +360,30 @@ Case DecodeCase(std::span<const uint8_t> bytes) {
 
 tl::expected<CaseRecord, std::string> EncodeCase(const Case& c) {
   if (auto error = Validate(c)) return tl::unexpected("not a valid case: " + *error);
-  if (HasNewFeatures(c)) return EncodeAs(c, kTwo);
-  auto record = EncodeAs(c, kOne);
   // What version 2 hides by a shorter pattern may be none of version 1's.
-  if (!record) {
-    if (auto second = EncodeAs(c, kTwo)) return second;
+  tl::expected<CaseRecord, std::string> record;
+  for (const Version* version : kVersions) {
+    if (version == &kOne && HasNewFeatures(c)) continue;
+    record = EncodeAs(c, *version);
+    if (record) break;
   }
   return record;
+}
+
+std::optional<Case> WithSizesOf(const Case& c, const Case& sizes) {
+  for (const Version* version : kVersions) {
+    if (version == &kOne && HasNewFeatures(c)) continue;
+    const auto wanted = EncodeAs(sizes, *version);
+    auto record = EncodeAs(c, *version);
+    if (!wanted || !record) continue;
+    record->at(kAtRatio) = wanted->at(kAtRatio);
+    for (const SizeField& field : SizeFields(version->most)) {
+      record->at(field.at) = wanted->at(field.at);
+      if (field.most > UINT8_MAX) record->at(field.high_at) = wanted->at(field.high_at);
+    }
+    return DecodeCase(*record);
+  }
+  return std::nullopt;
 }
 
 }  // namespace attest

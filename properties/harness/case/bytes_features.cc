@@ -104,15 +104,15 @@ void DecodeLengths(const CaseRecord& r, unsigned flags, Problem& p) {
   }
 }
 
-void EncodeLengths(const Problem& p, CaseRecord& r) {
+Refusal EncodeLengths(const Problem& p, CaseRecord& r) {
   for (size_t b = 0; b < static_cast<size_t>(p.batch); ++b) {
-    if (p.query_lengths) {
-      r[kAtQueryLengths + b] = static_cast<uint8_t>(p.q_len - (*p.query_lengths)[b]);
-    }
-    if (p.prefix_lengths) {
-      r[kAtPrefixLengths + b] = static_cast<uint8_t>((*p.prefix_lengths)[b]);
-    }
+    const int64_t missing = p.query_lengths ? p.q_len - (*p.query_lengths)[b] : 0;
+    if (auto refusal = StoreByte("queries missing", missing, kAtQueryLengths + b, r))
+      return refusal;
+    const int64_t prefix = p.prefix_lengths ? (*p.prefix_lengths)[b] : 0;
+    if (auto refusal = StoreByte("prefix_lengths", prefix, kAtPrefixLengths + b, r)) return refusal;
   }
+  return std::nullopt;
 }
 
 // --- Block mask and dropout ---
@@ -262,11 +262,16 @@ Refusal EncodeStorage(const Storage& s, CaseRecord& r) {
                       : s.packed        ? kPacked
                                         : kPlain;
   const int64_t amount = s.past > 0 ? s.past : std::max<int64_t>(s.page_size - 1, 0);
-  r[kAtStorageAmount] = static_cast<uint8_t>(amount);
-  return std::nullopt;
+  return StoreByte("past", amount, kAtStorageAmount, r);
 }
 
 }  // namespace
+
+Refusal StoreByte(const char* name, int64_t value, size_t at, CaseRecord& r) {
+  if (value < 0 || value > UINT8_MAX) return fmt::format("{}: {} exceeds 255", name, value);
+  r[at] = static_cast<uint8_t>(value);
+  return std::nullopt;
+}
 
 void LoadHidden(const CaseRecord& r, const HiddenBits& hidden, BitPlane& plane) {
   const auto count = static_cast<size_t>(ElementCount(plane.shape));
@@ -327,7 +332,7 @@ void DecodeFeatures(const CaseRecord& r, Case& c) {
 Refusal EncodeFeatures(const Case& c, CaseRecord& r) {
   const Problem& p = c.problem;
   StoreField(r, kAtFeatures, 2, FlagsOf(c));
-  EncodeLengths(p, r);
+  if (auto refusal = EncodeLengths(p, r)) return refusal;
   if (p.fp8) EncodeFp8(*p.fp8, r);
   EncodeLayouts(c.layouts, r);
   if (p.want_scores)

@@ -11,6 +11,9 @@
 
 namespace attest {
 
+// A number that has one byte in the record, however large it may be in a case.
+std::optional<std::string> StoreByte(const char* name, int64_t value, size_t at, CaseRecord& r);
+
 using Refusal = std::optional<std::string>;
 
 inline uint64_t LoadField(const CaseRecord& r, size_t at, size_t bytes) {

@@ -13,6 +13,7 @@
 #include "properties/harness/case/equal.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/case/random.h"
+#include "properties/harness/case/slice.h"
 #include "properties/harness/case/test_contracts.h"
 #include "properties/harness/case/toml.h"
 
@@ -150,6 +151,53 @@ TEST(BytesTest, CasesWithoutNewFeaturesAreStillVersionOne) {
   EXPECT_EQ((*EncodeCase(c))[0], 2);
 }
 
+TEST(BytesTest, TheSizesOfModelsAreVersionThree) {
+  Case c;
+  c.problem.kv_len = 9;
+  ASSERT_TRUE(EncodeCase(c));
+  EXPECT_EQ((*EncodeCase(c))[0], 1);
+  for (const auto& [axis, size] :
+       std::initializer_list<std::pair<Axis, int64_t>>{{Axis::kHeadDim, 41},
+                                                       {Axis::kHeadDim, 256},
+                                                       {Axis::kHeadDim, 512},
+                                                       {Axis::kValueDim, 257},
+                                                       {Axis::kQLen, 300},
+                                                       {Axis::kKvLen, 1025}}) {
+    Case large = c;
+    SizeOf(large.problem, axis) = size;
+    large.problem.softcap = 30;
+    const auto record = EncodeCase(large);
+    ASSERT_TRUE(record) << record.error();
+    EXPECT_EQ((*record)[0], 3);
+    EXPECT_TRUE(SameCase(DecodeCase(*record), large));
+  }
+}
+
+TEST(BytesTest, VersionThreeDecodesAnyBytesWithinTheWork) {
+  Draw draw(13);
+  int64_t most_dim = 0, most_len = 0;
+  for (int n = 0; n < 400; ++n) {
+    auto bytes = RandomBytes(draw, kCaseBytes);
+    bytes[0] = 3;
+    for (const size_t at : {size_t{1}, size_t{2}, size_t{3}})
+      bytes[at] = 0;  // what else would take the work
+    for (const size_t at : {size_t{6}, size_t{7}, size_t{255}})
+      bytes[at] = n % 2 == 0 ? 0 : bytes[at];
+    if (n % 2 == 1) bytes[5] = bytes[241] = 0;
+    const Case c = DecodeCase(bytes);
+    ASSERT_EQ(Validate(c), std::nullopt) << ToToml({c, {}, {}, {}});
+    const auto record = EncodeCase(c);
+    ASSERT_TRUE(record) << record.error() << "\n" << ToToml({c, {}, {}, {}});
+    ASSERT_TRUE(SameCase(DecodeCase(*record), c)) << ToToml({c, {}, {}, {}});
+    const Problem& p = c.problem;
+    EXPECT_LE(p.q_len * p.kv_len * (p.head_dim + p.value_dim), 1 << 18);
+    most_dim = std::max(most_dim, p.head_dim);
+    most_len = std::max(most_len, p.kv_len);
+  }
+  EXPECT_GT(most_dim, 256);
+  EXPECT_GT(most_len, 256);
+}
+
 TEST(BytesTest, OverridesKeepTheirOrderAndTheirValues) {
   Case c;
   c.problem.kv_len = 200;
@@ -165,7 +213,7 @@ TEST(BytesTest, OverridesKeepTheirOrderAndTheirValues) {
 TEST(BytesTest, WhatDoesNotFitIsRefusedByName) {
   Case c;
   c.problem.kv_len = 4096;
-  ExpectRefused(c, "kv_len 4096 exceeds 255");
+  ExpectRefused(c, "kv_len 4096 exceeds 4095");
   Case literal;
   literal.literals[DataTensor::kQ] = Array({1, 1, 1, 1});
   ExpectRefused(literal, "literal tensors do not fit");
@@ -180,8 +228,8 @@ TEST(BytesTest, WhatDoesNotFitIsRefusedByName) {
   mask.problem.mask->bits[1599] = 0;
   ExpectRefused(mask, "mask of 1600 bits");
   Case ratio;
-  ratio.problem.q_heads = 5;
-  ExpectRefused(ratio, "5 query heads");
+  ratio.problem.q_heads = 17;
+  ExpectRefused(ratio, "17 query heads");
   Case work;
   work.problem.q_len = work.problem.head_dim = work.problem.value_dim = 40;
   work.problem.kv_len = 255;

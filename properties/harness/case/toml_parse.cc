@@ -216,38 +216,10 @@ tl::expected<CaseFile, std::string> CaseParser::Parse(const toml::table& root) {
   return file_;
 }
 
-namespace {
-
-// The first line with a dotted key of absurd depth, or 0. The library follows such keys by
-// recursion, and some ten thousand parts end its stack.
-uint32_t LineOfEndlessKey(std::string_view text) {
-  constexpr int kMaxDots = 1000;
-  uint32_t line = 1;
-  int dots = 0;
-  for (const char c : text) {
-    if (c == '\n') ++line;
-    // Whatever separates values starts the count anew; blanks may stand around the dots of a key.
-    if (c == '\n' || c == ',' || c == '=') dots = 0;
-    if (c == '.' && ++dots > kMaxDots) return line;
-  }
-  return 0;
-}
-
-}  // namespace
-
 tl::expected<CaseFile, std::string> ParseToml(std::string_view text, std::string_view path) {
-  if (const uint32_t line = LineOfEndlessKey(text); line > 0) {
-    return tl::unexpected(fmt::format("{}:{}: a key of more than 1000 parts", path, line));
-  }
-  toml::table root;
-  try {  // the library reports by exception; here is where that ends
-    root = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    TomlReader reader(path);
-    reader.Fail(static_cast<uint32_t>(error.source().begin.line), std::string(error.description()));
-    return tl::unexpected(reader.error());
-  }
-  return CaseParser(path).Parse(root);
+  const auto root = ParseTable(text, path);
+  if (!root) return tl::unexpected(root.error());
+  return CaseParser(path).Parse(*root);
 }
 
 tl::expected<CaseFile, std::string> ReadCaseFile(const std::string& path) {

@@ -19,6 +19,22 @@ namespace attest {
 // Sizes beyond this are a mistake or an attack; both must be refused before anything is allocated.
 inline constexpr int64_t kMaxTomlSize = int64_t{1} << 20;
 
+// What may stand for a value of that type, for errors.
+inline std::string KnownWords(DType) {
+  return "f32, f64, f16, bf16; of fp8 e4m3, e5m2";
+}
+inline std::string KnownWords(Placement) {
+  return "end, begin";
+}
+template <typename T>
+std::string KnownWords(T) {
+  std::string words;
+  for (int i = 0; Name(static_cast<T>(i)) != "unknown"; ++i) {
+    words += fmt::format("{}{}", i == 0 ? "" : ", ", Name(static_cast<T>(i)));
+  }
+  return words;
+}
+
 class CaseParser {
  public:
   explicit CaseParser(std::string_view path) : reader_(path) {}
@@ -67,7 +83,8 @@ class CaseParser {
     if (const auto value = parse(*text)) {
       target = *value;
     } else {
-      reader_.FailAt(*table.get(key), fmt::format("{} = \"{}\" is not known", key, *text));
+      reader_.FailAt(*table.get(key), fmt::format("{} = \"{}\" is not known; known are {}", key,
+                                                  *text, KnownWords(T{})));
     }
   }
 

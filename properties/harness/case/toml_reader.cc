@@ -5,6 +5,41 @@
 #include <fmt/format.h>
 
 namespace attest {
+namespace {
+
+// The first line with a dotted key of absurd depth, or 0. The library follows such keys by
+// recursion, and some ten thousand parts end its stack.
+uint32_t LineOfEndlessKey(std::string_view text) {
+  constexpr int kMaxDots = 1000;
+  uint32_t line = 1;
+  int dots = 0;
+  for (const char c : text) {
+    if (c == '\n') ++line;
+    // Whatever separates values starts the count anew; blanks may stand around the dots of a key.
+    if (c == '\n' || c == ',' || c == '=') dots = 0;
+    if (c == '.' && ++dots > kMaxDots) return line;
+  }
+  return 0;
+}
+
+}  // namespace
+
+tl::expected<toml::table, std::string> ParseTable(std::string_view text, std::string_view path) {
+  if (const uint32_t line = LineOfEndlessKey(text); line > 0) {
+    return tl::unexpected(
+        fmt::format("{}:{}: a key of more than 1000 parts: name it in fewer", path, line));
+  }
+  try {  // the library reports by exception; here is where that ends
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    const toml::source_position& at = error.source().begin;
+    TomlReader reader(path);
+    reader.Fail(at.line, fmt::format("column {}: is no TOML: {}: mend the quotes, brackets or "
+                                     "commas there",
+                                     at.column, error.description()));
+    return tl::unexpected(reader.error());
+  }
+}
 
 void TomlReader::Fail(uint32_t line, const std::string& message) {
   if (!error_.empty()) return;

@@ -10,8 +10,13 @@
 #include <string_view>
 
 #include <toml++/toml.h>
+#include <tl/expected.hpp>
 
 namespace attest {
+
+// A document as a table. The error is one line, "path:line: column N: what is wrong". Keys of absurd depth are
+// refused, which the library would follow to the end of its stack.
+tl::expected<toml::table, std::string> ParseTable(std::string_view text, std::string_view path);
 
 class TomlReader {
  public:

@@ -199,7 +199,8 @@ TEST(TomlTest, ErrorsInTheProblemNameTheirLine) {
 
 TEST(TomlTest, ErrorsInTheSectionsNameTheirLine) {
   const std::string m = kMinimal;  // nine lines
-  EXPECT_THAT(ErrorOf(m + "dtype = \"f8\""), HasSubstr("x.toml:10: dtype = \"f8\""));
+  EXPECT_THAT(ErrorOf(m + "dtype = \"f8\""),
+              HasSubstr("x.toml:10: dtype = \"f8\" is not known; known are f32, f64, f16, bf16"));
   EXPECT_THAT(ErrorOf(m + "dtype = \"bool\""), HasSubstr("x.toml:10: dtype bool"));
   EXPECT_THAT(ErrorOf(m + "scale = nan"), HasSubstr("x.toml:10: scale"));
   EXPECT_THAT(ErrorOf(m + "causal = 1"), HasSubstr("x.toml:10: causal must be true or false"));
@@ -241,7 +242,8 @@ TEST(TomlTest, ErrorsInTheFeaturesNameTheirLine) {
   EXPECT_EQ(ErrorOf(m + "causal = true\nprefix_lengths = [1]"), "no error");
   EXPECT_THAT(ErrorOf(m + "diagonal_offset = [1]"), HasSubstr("says nothing without"));
   EXPECT_THAT(ErrorOf(m + "fp8 = {q_scale = 2.0}"), HasSubstr("format is missing"));
-  EXPECT_THAT(ErrorOf(m + "want_scores = \"all\""), HasSubstr("x.toml:10: want_scores = \"all\""));
+  EXPECT_THAT(ErrorOf(m + "want_scores = \"all\""),
+              HasSubstr("x.toml:10: want_scores = \"all\" is not known; known are raw, capped"));
   EXPECT_THAT(ErrorOf(m + "[documents]\nkey = [[1, 1, 1]]"), HasSubstr("query is missing"));
   EXPECT_THAT(ErrorOf(m + "[documents]\nquery = [[1]]\nkey = [[1, 1, 1]]"),
               HasSubstr("x.toml:11: query: a batch item must be an array of 2"));

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -18,14 +18,16 @@
 #include "properties/harness/cli/interrupt.h"
 #include "properties/harness/cli/look_at_findings.h"
 #include "properties/harness/cli/open_kernel.h"
+#include "properties/harness/cli/output_paths.h"
+#include "properties/harness/cli/passes.h"
 #include "properties/harness/cli/report_sink.h"
+#include "properties/harness/report/feature_note.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
 #include "properties/harness/report/progress.h"
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/report/terminal.h"
 #include "properties/harness/report/waivers.h"
-#include "properties/harness/runner/patience.h"
 #include "properties/harness/runner/run_case.h"
 #include "properties/harness/runner/run_property.h"
 
@@ -56,12 +58,9 @@ struct CheckArguments {
 
 // What it means.
 struct CheckPlan {
-  std::vector<const Property*> properties;
-  RunOptions run;
+  KernelPlan kernel;
   std::optional<std::chrono::seconds> duration;
-  std::optional<int64_t> max_findings, stop_after;  // a kernel
   OpenKernelOptions open;
-  std::vector<Waiver> waivers;
 };
 
 tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments) {
@@ -85,16 +84,16 @@ tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments)
   if (!arguments.waivers.empty()) {
     auto waivers = ReadWaivers(arguments.waivers);
     if (!waivers) return tl::unexpected(waivers.error());
-    plan.waivers = std::move(*waivers);
+    plan.kernel.waivers = std::move(*waivers);
   }
-  plan.properties = *properties;
-  plan.run.plan = *named;
-  plan.run.seed = *seed;
-  std::tie(plan.run.shard_index, plan.run.shard_count) = *shard;
-  plan.run.confirmations = arguments.confirmations;
-  if (arguments.max_findings >= 0) plan.max_findings = arguments.max_findings;
-  if (arguments.stop_after > 0) plan.stop_after = arguments.stop_after;
-  plan.run.stop = &Interrupted();
+  plan.kernel.properties = *properties;
+  plan.kernel.run.plan = *named;
+  plan.kernel.run.seed = *seed;
+  std::tie(plan.kernel.run.shard_index, plan.kernel.run.shard_count) = *shard;
+  plan.kernel.run.confirmations = arguments.confirmations;
+  if (arguments.max_findings >= 0) plan.kernel.max_findings = arguments.max_findings;
+  if (arguments.stop_after > 0) plan.kernel.stop_after = arguments.stop_after;
+  plan.kernel.run.stop = &Interrupted();
   plan.open.session.deadline = std::chrono::milliseconds(arguments.deadline_ms);
   plan.open.session.threads = arguments.threads;
   plan.open.contract = arguments.contract;
@@ -113,12 +112,12 @@ class SavingObserver : public ProgressLine {
     kernel_ = &kernel;
     start_ = last_case_ = Clock::now();
     running_ = nullptr;
-    cases_before_ = cases_ = 0;
+    cases_.clear();
+    kernel_cases_ = 0;
   }
   void OnCase(const Property& property, int64_t done, int64_t of) override {
-    if (running_ != &property) cases_before_ += std::exchange(cases_, 0);
     running_ = &property;
-    cases_ = done;
+    kernel_cases_ += done - std::exchange(cases_[&property], done);
     last_case_ = Clock::now();
     ProgressLine::OnCase(property, done, of);
   }
@@ -128,7 +127,7 @@ class SavingObserver : public ProgressLine {
         ReasonToWaive(waivers_, *kernel_, finding.signature, finding.smallest, finding.verdict)));
     ReportedFinding& reported = findings_.back();
     reported.found_by = running_ == nullptr ? "" : running_->id;
-    reported.kernel_cases = cases_before_ + cases_;
+    reported.kernel_cases = kernel_cases_;
     reported.kernel_seconds = std::chrono::duration<double>(last_case_ - start_).count();
     sink_.WriteJson(FindingLine(reported));
   }
@@ -141,34 +140,28 @@ class SavingObserver : public ProgressLine {
   const KernelReport* kernel_ = nullptr;  // that runs
   Clock::time_point start_, last_case_;
   const Property* running_ = nullptr;
-  int64_t cases_before_ = 0, cases_ = 0;  // of the properties before, and of the one that runs
+  std::map<const Property*, int64_t> cases_;  // so far
+  int64_t kernel_cases_ = 0;                  // the sum of them
   std::vector<ReportedFinding> findings_;
 };
 
 class CheckRun {
  public:
-  CheckRun(CheckPlan plan, RunInfo info, ReportSink& sink)
-      : plan_(std::move(plan)), sink_(sink), observer_(sink, info.program, plan_.waivers) {
+  CheckRun(CheckPlan plan, RunInfo info, std::vector<KernelToRun> kernels, ReportSink& sink)
+      : plan_(std::move(plan)), sink_(sink), observer_(sink, info.program, plan_.kernel.waivers) {
     report_.info = std::move(info);
-  }
-
-  // Opens every kernel before any is run, so that a typing mistake in the last costs no waiting.
-  // Optional kernels that do not open are noted as skipped.
-  tl::expected<void, OpenError> Open(const CheckArguments& arguments) {
-    std::set<std::string> seen;
-    for (const bool optional : {false, true}) {
-      for (const auto& text : optional ? arguments.optional_kernels : arguments.kernels) {
-        if (!seen.insert(text).second) continue;
-        if (auto done = OpenOne(text, optional); !done) return done;
-      }
+    for (KernelToRun& kernel : kernels) {
+      opened_.push_back(std::move(kernel.opened));
+      report_.kernels.push_back(std::move(kernel.report));
     }
-    return {};
   }
 
   int Run() {
+    sink_.BeginFolder();
     sink_.WriteJson(RunLine(report_));
     left_ =
-        static_cast<int64_t>(plan_.properties.size()) *
+        static_cast<int64_t>(plan_.kernel.properties.size()) *
+        std::ssize(PassesOf(plan_.kernel.run.plan)) *
         static_cast<int64_t>(std::count_if(opened_.begin(), opened_.end(), [](const auto& kernel) {
           return kernel.session != nullptr;
         }));
@@ -180,100 +173,31 @@ class CheckRun {
     const int status = ExitCode(report_);
     Print(TerminalReport(report_));
     if (sink_.WantsPages(report_)) sink_.WritePages(report_);
-    const auto written = sink_.Finish(SummaryLine(report_, status), JUnitText(report_));
+    const auto written =
+        sink_.Finish(SummaryLine(report_, status, sink_.lines()), JUnitText(report_));
     return written ? status : Complain(kExitHarness, written.error());
   }
 
  private:
-  tl::expected<void, OpenError> OpenOne(const std::string& text, bool optional) {
-    auto opened = OpenKernel(text, plan_.open);
-    if (!opened && (!optional || opened.error().status == kExitHarness)) {
-      return tl::unexpected(opened.error());
-    }
-    KernelReport kernel;
-    kernel.kernel = text;
-    kernel.optional = optional;
-    if (opened) {
-      kernel.identity = opened->session->identity();
-      kernel.contract = opened->contract;
-      opened_.push_back(std::move(*opened));
-    } else {
-      kernel.skipped = opened.error().text;
-      opened_.emplace_back();
-    }
-    report_.kernels.push_back(std::move(kernel));
-    return {};
-  }
-
   void RunKernel(OpenedKernel& opened, KernelReport& kernel) {
     const auto start = Clock::now();
     observer_.StartKernel(kernel);
-    RunOptions options = plan_.run;
-    if (!plan_.waivers.empty()) {
-      options.is_waived = [&](const Failure& failure) {
-        return !ReasonToWaive(plan_.waivers, kernel, failure.signature, failure.c, failure.verdict)
-                    .empty();
-      };
-    }
-    int64_t failed = 0;  // findings
-    Patience patience;
-    for (const Property* property : plan_.properties) {
-      const std::string why = plan_.stop_after && failed >= *plan_.stop_after
-                                  ? fmt::format("not run: the kernel has {} findings", failed)
-                                  : patience.WhyNotRun();
-      if (!why.empty()) {
-        kernel.results.push_back(NotRun(kernel.kernel, *property, why));
-        --left_;
-        continue;
-      }
-      LimitFindings(failed, options);
-      options.stop_at = ShareOfTime();
-      PropertyResult result =
-          RunProperty(*property, opened.contract, *opened.session, options, observer_);
-      for (const Finding& finding : result.findings) {
-        const bool waived = !ReasonToWaive(plan_.waivers, kernel, finding.signature,
-                                           finding.smallest, finding.verdict)
-                                 .empty();
-        (waived ? options.known_waived : options.known).insert(finding.signature);
-        failed += finding.verdict.kind == VerdictKind::kFail && !waived ? 1 : 0;
-      }
-      patience.Note(result);
-      kernel.results.push_back(std::move(result));
-    }
+    kernel.results =
+        RunInPasses(plan_.kernel, opened, kernel, observer_, [&] { return ShareOfTime(); });
     kernel.findings = observer_.TakeFindings();
     FoldFindings(kernel);
     AttributeFindings(kernel);
-    ApplyWaivers(plan_.waivers, kernel);
+    ApplyWaivers(plan_.kernel.waivers, kernel);
     kernel.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     kernel.stats = opened.session->stats();
+    if (auto note = FeatureNote(kernel); !note.empty()) kernel.notes.push_back(std::move(note));
     LookAtFindings(opened, kernel);
     for (const PropertyResult& result : kernel.results) sink_.WriteJson(ResultLine(result));
     opened.session.reset();  // its worker need not wait for the others
   }
 
-  // For the next property of a kernel that has so many findings; they are fewer than stop_after.
-  void LimitFindings(int64_t findings, RunOptions& options) const {
-    // Where there are to be few they come from many properties: a fault in many lights is told more surely.
-    int64_t limit = plan_.max_findings || plan_.stop_after ? 1 : plan_.run.max_findings;
-    if (plan_.max_findings)
-      limit = std::min(limit, std::max<int64_t>(*plan_.max_findings - findings, 0));
-    if (plan_.stop_after) limit = std::min(limit, *plan_.stop_after - findings);
-    options.max_findings = static_cast<int>(limit);
-    options.ends_when_full = plan_.stop_after && findings + limit >= *plan_.stop_after;
-  }
-
-  static PropertyResult NotRun(const std::string& kernel, const Property& property,
-                               const std::string& why) {
-    PropertyResult result;
-    result.kernel = kernel;
-    result.property = property.id;
-    result.verdict = VerdictKind::kInconclusive;
-    result.reason = why;
-    return result;
-  }
-
-  // Of what is left of --for, each property still to come gets the same; what one does not use goes
-  // to those behind it.
+  // Of what is left of --for, each part still to come gets the same; what one does not use goes to
+  // those behind it.
   std::optional<Clock::time_point> ShareOfTime() {
     const int64_t left = left_--;
     if (!end_) return std::nullopt;
@@ -287,21 +211,28 @@ class CheckRun {
   RunReport report_;
   std::vector<OpenedKernel> opened_;  // beside report_.kernels; no session where skipped
   std::optional<Clock::time_point> end_;
-  int64_t left_ = 0;  // properties not yet started, over all kernels
+  int64_t left_ = 0;  // parts not yet started: passes of properties, over all kernels
 };
 
 RunInfo InfoOf(const CommandLine& line, const CheckPlan& plan) {
   RunInfo info;
   info.program = line.program;
   info.command = line.text;
-  info.plan = plan.run.plan.name;
-  info.cases_per_property = plan.run.plan.cases_per_property;
-  info.seed = plan.run.seed;
-  info.shard_index = plan.run.shard_index;
-  info.shard_count = plan.run.shard_count;
+  info.plan = plan.kernel.run.plan.name;
+  info.cases_per_property = plan.kernel.run.plan.cases_per_property;
+  info.seed = plan.kernel.run.seed;
+  info.shard_index = plan.kernel.run.shard_index;
+  info.shard_count = plan.kernel.run.shard_count;
   info.held_to = plan.open.contract;
   info.strict = plan.open.strict;
   return info;
+}
+
+// The files that the run reads.
+std::vector<std::string> Inputs(const CheckArguments& arguments) {
+  std::vector<std::string> files = FilesOfKernels(arguments.kernels, arguments.optional_kernels);
+  if (!arguments.waivers.empty()) files.push_back(arguments.waivers);
+  return files;
 }
 
 int Check(const CheckArguments& arguments, const CommandLine& line) {
@@ -310,15 +241,15 @@ int Check(const CheckArguments& arguments, const CommandLine& line) {
   if (arguments.kernels.empty() && arguments.optional_kernels.empty()) {
     return Complain(kExitUsage, "check: no kernel: name one, 'attest list kernels' shows them");
   }
+  if (const auto fine = CheckReportPaths(Inputs(arguments), arguments.paths); !fine) {
+    return Complain(kExitUsage, fine.error());
+  }
+  auto kernels = OpenKernels(arguments.kernels, arguments.optional_kernels, plan->open);
+  if (!kernels) return Complain(kernels.error().status, kernels.error().text);
   auto sink = ReportSink::Open(arguments.paths);
   if (!sink) return Complain(kExitUsage, sink.error());
   const RunInfo info = InfoOf(line, *plan);
-  CheckRun run(std::move(*plan), info, **sink);
-  if (const auto opened = run.Open(arguments); !opened) {
-    (*sink)->Abandon();
-    return Complain(opened.error().status, opened.error().text);
-  }
-  return run.Run();
+  return CheckRun(std::move(*plan), info, std::move(*kernels), **sink).Run();
 }
 
 }  // namespace

@@ -73,12 +73,17 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
   const std::string plugins = BinFolder() + "/../testdata/";
   const BadInput table[] = {
       {"no subcommand", {}, "attest --help"},
-      {"unknown subcommand", {"frobnicate"}, "attest --help"},
-      {"unknown option", {"check", "tiled", "--frob"}, "--frob"},
+      {"unknown subcommand", {"bogus"}, "bogus: is no command: the commands are check, probe"},
+      {"option before the command", {"--frob", "check"}, "the commands are check"},
+      {"unknown option", {"check", "tiled", "--frob"}, "--frob: 'attest check --help'"},
+      {"missing argument", {"replay"}, "'attest replay --help'"},
+      {"unknown create option", {"check", "tiled?frob=1"}, "attest: tiled?frob=1: "},
       {"no kernel", {"check"}, "no kernel"},
       {"unknown kernel", {"check", "nope"}, "nope"},
       {"unknown kernel behind a good one", {"check", "tiled", "nope"}, "nope"},
-      {"unknown variant", {"check", "mutant:nope"}, "nope"},
+      {"unknown variant", {"check", "mutant:nope"}, "attest: mutant:nope: "},
+      {"missing waivers", {"check", "tiled", "--waivers", "nope"}, "corpus/waivers.toml"},
+      {"malformed waivers", {"check", "tiled", "--waivers", "malformed.toml"}, ":3: column 9:"},
       {"missing library", {"check", "./nope.so"}, "nope.so"},
       {"no library", {"check", "./malformed.toml"}, "malformed.toml"},
       {"missing symbol", {"check", plugins + "bad_plugin_no_symbol.so"}, "attest_kernel"},
@@ -98,7 +103,7 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
       {"no confirmation", {"check", "tiled", "--confirmations", "0"}, "--confirmations"},
       {"report is a file", {"check", "tiled", "--report", "no_folder"}, "no_folder"},
       {"missing case", {"replay", "nope.toml", "tiled"}, "nope.toml"},
-      {"malformed case", {"replay", "malformed.toml", "tiled"}, "malformed.toml:3"},
+      {"malformed case", {"replay", "malformed.toml", "tiled"}, "malformed.toml:3: column 9:"},
       {"impossible sizes", {"replay", "impossible.toml", "tiled"}, "kv_heads"},
       {"shrink into a folder", {"shrink", "nope.toml", "tiled", "-o", "."}, "folder"},
       {"missing case to shrink", {"shrink", "nope.toml", "tiled"}, "nope.toml"},
@@ -118,29 +123,6 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
     EXPECT_THAT(result.err, HasSubstr(bad.says));
   }
   EXPECT_FALSE(Exists("attest-report"));
-}
-
-TEST_F(EndToEnd, HelpAndVersionSucceed) {
-  EXPECT_EQ(Run({"--help"}).status, 0);
-  EXPECT_THAT(Run({"check", "--help"}).out, HasSubstr("FILE.partial"));
-  EXPECT_THAT(Run({"--version"}).out, StartsWith("attest "));
-}
-
-TEST_F(EndToEnd, ListNamesPropertiesContractsKernelsAndMutants) {
-  const std::string out = Run({"list"}).out;
-  for (const char* name : {"equivalence.matches_reference", "attest-1", "tiled", "mutant:zeros"}) {
-    EXPECT_THAT(out, HasSubstr(name));
-  }
-}
-
-TEST_F(EndToEnd, ListShowsHowTwoContractsDiffer) {
-  const ProgramResult result = Run({"list", "contracts", "--diff", "jax", "torch-mha"});
-  EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, ContainsRegex("mask_true_means +attend +hide\n"));
-  EXPECT_THAT(result.out, ContainsRegex("\n +- window\n"));
-  EXPECT_THAT(result.out, ContainsRegex("\n +\\+ weights\n"));
-  EXPECT_THAT(result.out, Not(HasSubstr("layouts")));
-  EXPECT_THAT(Run({"list", "contracts", "--diff", "jax", "jax"}).out, HasSubstr("no difference"));
 }
 
 TEST_F(EndToEnd, ProbeFindsConventionsAndWrongDeclarations) {

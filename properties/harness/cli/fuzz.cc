@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,8 +23,10 @@
 #include "properties/harness/cli/interrupt.h"
 #include "properties/harness/cli/look_at_findings.h"
 #include "properties/harness/cli/open_kernel.h"
+#include "properties/harness/cli/output_paths.h"
 #include "properties/harness/cli/report_sink.h"
 #include "properties/harness/night/night.h"
+#include "properties/harness/report/feature_note.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
 #include "properties/harness/report/merge_runs.h"
@@ -128,14 +129,18 @@ class FuzzRuns {
     report_.info = std::move(info);
   }
 
-  // Every kernel and its memory, before any is fuzzed.
-  tl::expected<void, OpenError> Open() {
-    std::set<std::string> seen;
-    for (const bool optional : {false, true}) {
-      for (const auto& kernel : optional ? arguments_.optional_kernels : arguments_.kernels) {
-        if (!seen.insert(kernel).second) continue;
-        if (auto done = OpenOne(kernel, optional); !done) return done;
+  // Each kernel's memory of nights before.
+  tl::expected<void, std::string> Open(std::vector<KernelToRun> kernels) {
+    for (KernelToRun& kernel : kernels) {
+      KernelRun& run = runs_.emplace_back();
+      run.opened = std::move(kernel.opened);
+      if (run.opened.session) {
+        auto night = Night::Open(kernel.report.kernel, kernel.report.contract, *run.opened.session,
+                                 OptionsFor(kernel.report));
+        if (!night) return tl::unexpected(night.error());
+        run.night = std::move(*night);
       }
+      report_.kernels.push_back(std::move(kernel.report));
     }
     return {};
   }
@@ -159,29 +164,6 @@ class FuzzRuns {
     OpenedKernel opened;
     std::unique_ptr<Night> night;  // none where the kernel is skipped
   };
-
-  tl::expected<void, OpenError> OpenOne(const std::string& text, bool optional) {
-    auto opened = OpenKernel(text);
-    if (!opened && (!optional || opened.error().status == kExitHarness)) {
-      return tl::unexpected(opened.error());
-    }
-    KernelReport kernel;
-    kernel.kernel = text;
-    kernel.optional = optional;
-    KernelRun& run = *runs_.emplace(runs_.end());
-    if (opened) {
-      kernel.identity = opened->session->identity();
-      kernel.contract = opened->contract;
-      run.opened = std::move(*opened);
-      auto night = Night::Open(text, kernel.contract, *run.opened.session, OptionsFor(kernel));
-      if (!night) return tl::unexpected(OpenError{kExitUsage, night.error()});
-      run.night = std::move(*night);
-    } else {
-      kernel.skipped = opened.error().text;
-    }
-    report_.kernels.push_back(std::move(kernel));
-    return {};
-  }
 
   NightOptions OptionsFor(const KernelReport& kernel) {
     const std::string name = FolderName(kernel.kernel);
@@ -215,6 +197,7 @@ class FuzzRuns {
 
   void RunOne(KernelRun& run, Clock::time_point end, KernelReport& kernel) {
     const auto start = Clock::now();
+    run.night->CheckAgain();
     for (const ReportedFinding& before : run.night->findings())
       sink_.WriteJson(FindingLine(before));
     run.night->Run(end);
@@ -225,6 +208,7 @@ class FuzzRuns {
           "no fuzz target made with libFuzzer was found: the property search alone");
     }
     ApplyWaivers(plan_.waivers, kernel);
+    if (auto note = FeatureNote(kernel); !note.empty()) kernel.notes.push_back(std::move(note));
     LookAtFindings(run.opened, kernel);
     for (const PropertyResult& result : kernel.results) sink_.WriteJson(ResultLine(result));
     WriteFigures(kernel.kernel, *run.night);
@@ -246,7 +230,8 @@ class FuzzRuns {
     if (status == kExitPass && is_open_) status = kExitInconclusive;
     Print(TerminalReport(report_));
     sink_.WritePages(report_);
-    const auto written = sink_.Finish(SummaryLine(report_, status), JUnitText(report_));
+    const auto written =
+        sink_.Finish(SummaryLine(report_, status, sink_.lines()), JUnitText(report_));
     if (!written) return Complain(kExitHarness, written.error());
     return error_.empty() ? status : Complain(kExitHarness, error_);
   }
@@ -270,11 +255,31 @@ RunInfo InfoOf(const CommandLine& line, const FuzzPlan& plan) {
   return info;
 }
 
+// Nothing is made yet.
+tl::expected<void, std::string> CheckPaths(const FuzzArguments& arguments) {
+  std::error_code ignored;
+  if (!arguments.seeds.empty() && !fs::is_directory(arguments.seeds, ignored)) {
+    return tl::unexpected(
+        fmt::format("--seeds {}: is no folder: name one that holds a folder of first "
+                    "inputs for each target, or leave it out",
+                    arguments.seeds));
+  }
+  std::vector<std::string> reads = FilesOfKernels(arguments.kernels, arguments.optional_kernels);
+  reads.insert(reads.end(), arguments.targets.begin(), arguments.targets.end());
+  for (const std::string& read : {arguments.seeds, arguments.waivers, arguments.corpus}) {
+    if (!read.empty()) reads.push_back(read);
+  }
+  if (auto fine = CheckReportPaths(reads, arguments.paths); !fine || arguments.corpus.empty()) {
+    return fine;
+  }
+  return CheckOutputs({}, {{"--corpus", arguments.corpus, /*is_folder=*/true}});
+}
+
 // What is not asked to lie elsewhere lies in the report's folder.
 tl::expected<ReportPaths, std::string> MakeFolder(ReportPaths paths) {
   std::error_code error;
   fs::create_directories(paths.folder, error);
-  if (error || paths.folder.empty()) {
+  if (error) {
     return tl::unexpected(
         fmt::format("--report {}: cannot make the folder: name another", paths.folder));
   }
@@ -298,6 +303,9 @@ int Fuzz(const FuzzArguments& arguments, const CommandLine& line) {
   if (arguments.kernels.empty() && arguments.optional_kernels.empty()) {
     return Complain(kExitUsage, "fuzz: no kernel: name one, 'attest list kernels' shows them");
   }
+  if (const auto fine = CheckPaths(arguments); !fine) return Complain(kExitUsage, fine.error());
+  auto kernels = OpenKernels(arguments.kernels, arguments.optional_kernels);
+  if (!kernels) return Complain(kernels.error().status, kernels.error().text);
   const auto paths = MakeFolder(arguments.paths);
   if (!paths) return Complain(kExitUsage, paths.error());
   auto sink = ReportSink::Open(*paths);
@@ -310,9 +318,9 @@ int Fuzz(const FuzzArguments& arguments, const CommandLine& line) {
   }
   const RunInfo info = InfoOf(line, *plan);
   FuzzRuns runs(arguments, std::move(*plan), info, **sink);
-  if (const auto opened = runs.Open(); !opened) {
+  if (const auto opened = runs.Open(std::move(*kernels)); !opened) {
     (*sink)->Abandon();
-    return Complain(opened.error().status, opened.error().text);
+    return Complain(kExitUsage, opened.error());
   }
   RemoveHalfWritten(paths->folder);
   return runs.Run();

@@ -15,6 +15,8 @@
 #include "impl/mutants/mutants.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
+#include "properties/harness/cli/open_kernel.h"
+#include "properties/harness/report/terminal.h"
 #include "properties/harness/sandbox/session.h"
 #include "properties/property.h"
 
@@ -48,9 +50,31 @@ void ListContracts() {
   }
 }
 
+// How a kernel is named with its variants and create options, as its contract declares them.
+std::string FormsOf(const std::string& kernel) {
+  if (kernel == "mutant") return "mutant:ID for each of 'attest list mutants', mutant:blocked";
+  if (kernel == "hostile") return "hostile:ID for each of 'attest list hostile'";
+  const auto opened = OpenKernel(kernel);
+  if (!opened) return "cannot be used here: " + PrintableLine(opened.error().text);
+  std::vector<std::string> forms, options;
+  for (const auto& [option, values] : opened->contract.options) {
+    if (option != "variant") {
+      options.push_back(fmt::format("?{}={}", option, fmt::join(values, "|")));
+      continue;
+    }
+    for (const std::string& value : values) forms.push_back(fmt::format("{}:{}", kernel, value));
+  }
+  forms.insert(forms.end(), options.begin(), options.end());
+  return fmt::format("{}", fmt::join(forms, ", "));
+}
+
 void ListKernels() {
   Print("kernels:\n");
-  for (const std::string& kernel : InstalledKernels()) Print(fmt::format("  {}\n", kernel));
+  for (const std::string& kernel : InstalledKernels()) {
+    std::string line = fmt::format("  {:<12} {}", kernel, FormsOf(kernel));
+    line.erase(line.find_last_not_of(' ') + 1);
+    Print(line + "\n");
+  }
 }
 
 void ListHostile() {

@@ -1,14 +1,9 @@
 // attest merge: the JSON lines of shards, or of nights, as one report with one exit status.
 
-#include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
@@ -47,12 +42,24 @@ tl::expected<void, std::string> Complete(const RunInfo& info, KernelReport& kern
   return {};
 }
 
-int Write(const MergedRuns& merged, const MergeArguments& arguments) {
+// The cases go into the folder of this report, which need not lie where those of the parts do.
+void SaveCases(RunReport& report, ReportSink& sink) {
+  sink.BeginFolder();
+  for (KernelReport& kernel : report.kernels) {
+    for (ReportedFinding& reported : kernel.findings) {
+      const ReportedFinding saved =
+          sink.Save(reported.finding, report.info.program, reported.waived);
+      reported.file = saved.file;
+      reported.command = saved.command;
+    }
+  }
+}
+
+int Write(RunReport& report, const MergeArguments& arguments) {
   auto sink = ReportSink::Open(arguments.paths);
   if (!sink) return Complain(kExitUsage, sink.error());
-  const RunReport& report = merged.report;
-  int status = ExitCode(report);
-  if (!merged.complete && status == kExitPass) status = kExitInconclusive;
+  const int status = ExitCode(report);
+  SaveCases(report, **sink);
   (*sink)->WriteJson(RunLine(report));
   for (const KernelReport& kernel : report.kernels) {
     for (const ReportedFinding& reported : kernel.findings) {
@@ -62,27 +69,16 @@ int Write(const MergedRuns& merged, const MergeArguments& arguments) {
   }
   Print(TerminalReport(report));
   if ((*sink)->WantsPages(report)) (*sink)->WritePages(report);
-  const auto written = (*sink)->Finish(SummaryLine(report, status), JUnitText(report));
+  const auto written =
+      (*sink)->Finish(SummaryLine(report, status, (*sink)->lines()), JUnitText(report));
   return written ? status : Complain(kExitHarness, written.error());
 }
 
-// The file that would be both read and written; empty = none.
-std::string ReadAndWritten(const MergeArguments& arguments) {
-  for (const std::string& file : arguments.files) {
-    for (const std::string& written : {arguments.paths.json, arguments.paths.junit}) {
-      std::error_code is_not_there;
-      if (std::filesystem::equivalent(file, written, is_not_there)) return file;
-    }
-  }
-  return "";
-}
-
 int Merge(const MergeArguments& arguments, const CommandLine& line) {
-  if (const std::string file = ReadAndWritten(arguments); !file.empty()) {
-    return Complain(kExitUsage,
-                    fmt::format("merge: {} would be read and written: name another file "
-                                "with --json or --junit",
-                                file));
+  std::vector<std::string> reads = arguments.files;
+  if (!arguments.waivers.empty()) reads.push_back(arguments.waivers);
+  if (const auto fine = CheckReportPaths(reads, arguments.paths); !fine) {
+    return Complain(kExitUsage, fine.error());
   }
   std::vector<ReadRun> runs;
   for (const std::string& file : arguments.files) {
@@ -108,7 +104,7 @@ int Merge(const MergeArguments& arguments, const CommandLine& line) {
     kernel.notes.insert(kernel.notes.end(), merged->amiss.begin(), merged->amiss.end());
   }
   for (const std::string& why : merged->amiss) Complain(kExitInconclusive, why);
-  return Write(*merged, arguments);
+  return Write(merged->report, arguments);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/output_file.h"
 #include "properties/harness/report/terminal.h"
 #include "properties/harness/sandbox/file_descriptor.h"
 #include "properties/harness/sandbox/locate.h"
@@ -84,7 +85,10 @@ ExitStatus WriteNew(const fs::path& path, std::string_view text) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.valid() && errno == EEXIST)
     return refuse(kExitUsage, "is there already, and nothing is overwritten: choose another name");
-  if (!file.valid()) return refuse(kExitUsage, std::strerror(errno));
+  if (!file.valid()) {
+    Complain(kExitUsage, CannotWrite(path.string(), errno));
+    return kExitUsage;
+  }
   while (!text.empty()) {
     const ssize_t written = ::write(file.get(), text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;

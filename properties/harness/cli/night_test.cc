@@ -36,6 +36,7 @@ class NightTest : public testing::Test {
     folder_ = name;
     fs::create_directories(folder_ + "/targets");
     fs::create_directories(folder_ + "/judges");
+    fs::create_directories(folder_ + "/seeds");
     const std::string fake =
         std::string(ATTEST_SOURCE_DIR) + "/properties/harness/cli/testdata/fake_fuzz_target.sh";
     fs::copy(fake, folder_ + "/targets/fuzz_kernel");
@@ -69,8 +70,9 @@ class NightTest : public testing::Test {
     return claims;
   }
   std::vector<std::string> Night(const std::string& kernel, const std::string& time) const {
-    return {"fuzz",      kernel,   "--for",    time,    "--jobs",  "2", "--targets",  "targets",
-            "--targets", "judges", "--report", "night", "--seeds", ".", "--property", "row_sums.*"};
+    return {"fuzz",      kernel,    "--for",      time,        "--jobs",   "2",
+            "--targets", "targets", "--targets",  "judges",    "--report", "night",
+            "--seeds",   "seeds",   "--property", "row_sums.*"};
   }
 
   std::string folder_;
@@ -133,7 +135,7 @@ TEST_F(NightTest, WhatFailsInNoWorkerIsInconclusive) {
 }
 
 TEST_F(NightTest, AnInputThatEndsItsTargetEachTimeIsAFinding) {
-  ::setenv("FAKE_CRASH", "1", 1);
+  ::setenv("FAKE_CRASH", "Attend", 1);
   const ProgramResult result = Run(Night("tiled", "4s"));
   ::unsetenv("FAKE_CRASH");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
@@ -142,6 +144,65 @@ TEST_F(NightTest, AnInputThatEndsItsTargetEachTimeIsAFinding) {
   EXPECT_EQ(findings[0]["cause"], "crash");
   EXPECT_THAT(findings[0]["sentence"], HasSubstr("in 3 of 3 runs"));
   EXPECT_THAT(findings[0]["sentence"], HasSubstr("AddressSanitizer: heap-buffer-overflow"));
+}
+
+TEST_F(NightTest, WhatOnlyASanitizerSeesIsAFindingForEachFunction) {
+  for (const char* function : {"Attend", "Rescale"}) {
+    ::setenv("FAKE_CRASH", function, 1);
+    const ProgramResult result = Run(Night("tiled", "4s"));
+    EXPECT_EQ(result.status, 1) << result.out << result.err;
+  }
+  ::unsetenv("FAKE_CRASH");
+  std::set<std::string> classes;
+  for (const auto& line : Lines("night/run.jsonl", "finding")) classes.insert(line["class"]);
+  EXPECT_EQ(classes, (std::set<std::string>{"heap-buffer-overflow-in-Attend",
+                                            "heap-buffer-overflow-in-Rescale"}));
+}
+
+// Attention of one key is its value; with `factor` 2 it is wrong.
+std::string KernelWithFactor(int factor) {
+  return "import numpy as np\n"
+         "CONTRACT = {'contract': 'attest-1', 'dtypes': ['f32'], 'features': [], 'lse': 'none'}\n"
+         "def attention(q, k, v, *, scale):\n"
+         "    scores = q @ np.swapaxes(k, 2, 3) * np.float32(scale)\n"
+         "    weights = np.exp(scores - scores.max(axis=3, keepdims=True))\n"
+         "    return weights @ v / weights.sum(axis=3, keepdims=True) * " +
+         std::to_string(factor) + "\n";
+}
+
+TEST_F(NightTest, AKernelThatHasChangedIsAskedAgainForWhatItShowed) {
+  const auto night = [&](int factor) {
+    std::ofstream(folder_ + "/mine.py") << KernelWithFactor(factor);
+    return Run({"fuzz", "python:mine.py", "--for", "2s", "--targets", "none", "--property",
+                "row_sums.ones_give_one", "--report", "night"});
+  };
+  const ProgramResult wrong = night(2);
+  EXPECT_EQ(wrong.status, 1) << wrong.out << wrong.err;
+  const auto shown = Signatures("night/run.jsonl");
+  ASSERT_THAT(shown, Not(IsEmpty()));
+  // The same file: nothing is doubted.
+  const ProgramResult same = night(2);
+  EXPECT_EQ(same.status, 1);
+  const auto still_shown = Signatures("night/run.jsonl");
+  for (const auto& [signature, count] : shown) {
+    EXPECT_TRUE(still_shown.contains(signature)) << signature;
+  }
+  EXPECT_THAT(same.out, Not(HasSubstr("no longer seen")));
+
+  const ProgramResult right = night(1);
+  EXPECT_TRUE(right.status == 0 || right.status == 2) << right.out << right.err;
+  EXPECT_THAT(Signatures("night/run.jsonl"), IsEmpty());
+  for (const auto& [signature, count] : shown) {
+    EXPECT_THAT(right.out, HasSubstr("no longer seen in 3 runs"));
+    EXPECT_THAT(right.out, HasSubstr(signature));
+  }
+  const ProgramResult wrong_again = night(2);
+  EXPECT_EQ(wrong_again.status, 1);
+  const auto shown_again = Signatures("night/run.jsonl");
+  for (const auto& [signature, count] : shown) {
+    EXPECT_EQ(shown_again.contains(signature) ? shown_again.at(signature) : 0, 1) << signature;
+  }
+  EXPECT_THAT(wrong_again.out, Not(HasSubstr("no longer seen")));
 }
 
 TEST_F(NightTest, WithoutTargetsItSearchesByPropertiesUntilItsTimeIsOver) {
@@ -226,8 +287,18 @@ TEST_F(NightTest, ShardsMergedAreTheWholeRun) {
   }
   EXPECT_EQ(Lines("merged.jsonl", "summary")[0]["exit_code"], 1);
   EXPECT_TRUE(fs::exists(folder_ + "/merged/index.html"));
+  EXPECT_THAT(merged.out, HasSubstr("seed 1, joined from all 3 shards\n"));
+  fs::remove_all(folder_ + "/shard");  // it is not needed any longer
+  ASSERT_THAT(Lines("merged.jsonl", "finding"), Not(IsEmpty()));
+  for (const auto& finding : Lines("merged.jsonl", "finding")) {
+    const std::string file = finding["case_file"];
+    EXPECT_THAT(file, testing::StartsWith("merged/"));
+    EXPECT_TRUE(fs::exists(folder_ + "/" + file)) << file;
+    EXPECT_THAT(finding["replay"].get<std::string>(), HasSubstr(file));
+  }
 
   const ProgramResult partial = Run({"merge", "0.jsonl", "2.jsonl", "2.jsonl"});
+  EXPECT_THAT(partial.out, HasSubstr("joined from shards 0, 2 of 3: not the whole run"));
   EXPECT_THAT(partial.err, HasSubstr("shard 1/3 is missing"));
   EXPECT_THAT(partial.err, HasSubstr("shard 2/3 comes twice"));
   const ProgramResult foreign = Run({"merge", "0.jsonl", "whole.jsonl"});

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,35 @@ tl::unexpected<OpenError> Refuse(std::string text) {
   return tl::unexpected(OpenError{kExitUsage, std::move(text)});
 }
 
+// Built-in kernels under the name that the user gave, not that of the file it stands for.
+std::string WithName(const KernelSpec& spec, const std::string& error) {
+  const bool is_installed = spec.worker.empty() && spec.text.find('/') == std::string::npos;
+  if (!is_installed || !error.starts_with(spec.library)) return error;
+  return spec.text + error.substr(spec.library.size());
+}
+
+// Kernels that are correct until a fault is chosen: a pass of one says nothing of the faults.
+std::vector<std::string> NotesOn(const std::string& kernel) {
+  for (const char* name : {"mutant", "hostile"}) {
+    if (kernel != name) continue;
+    return {fmt::format(
+        "this is the kernel without a fault: choose one as {0}:ID, 'attest list {1}' shows them",
+        name, kernel == "mutant" ? "mutants" : name)};
+  }
+  return {};
+}
+
+KernelToRun ToRun(const std::string& text, bool optional, OpenedKernel opened) {
+  KernelToRun kernel;
+  kernel.report.kernel = text;
+  kernel.report.optional = optional;
+  kernel.report.identity = opened.session->identity();
+  kernel.report.contract = opened.contract;
+  kernel.report.notes = NotesOn(text);
+  kernel.opened = std::move(opened);
+  return kernel;
+}
+
 }  // namespace
 
 tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
@@ -44,7 +74,7 @@ tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
   auto session = KernelSession::Open(*spec, session_options);
   if (!session) {
     return tl::unexpected(
-        OpenError{CanStartWorkers() ? kExitUsage : kExitHarness, session.error()});
+        OpenError{CanStartWorkers() ? kExitUsage : kExitHarness, WithName(*spec, session.error())});
   }
   auto contract = ParseContract((*session)->identity().contract_json);
   if (!contract) {
@@ -55,6 +85,32 @@ tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
     if (!contract) return Refuse(contract.error());
   }
   return OpenedKernel{std::move(*session), std::move(*contract)};
+}
+
+tl::expected<std::vector<KernelToRun>, OpenError> OpenKernels(
+    const std::vector<std::string>& kernels, const std::vector<std::string>& optional_kernels,
+    const OpenKernelOptions& options) {
+  std::set<std::string> seen;
+  std::vector<KernelToRun> opened;
+  for (const bool optional : {false, true}) {
+    for (const std::string& text : optional ? optional_kernels : kernels) {
+      if (!seen.insert(text).second) continue;
+      auto kernel = OpenKernel(text, options);
+      if (kernel) {
+        opened.push_back(ToRun(text, optional, std::move(*kernel)));
+        continue;
+      }
+      if (!optional || kernel.error().status == kExitHarness) {
+        return tl::unexpected(kernel.error());
+      }
+      KernelReport skipped;
+      skipped.kernel = text;
+      skipped.optional = true;
+      skipped.skipped = kernel.error().text;
+      opened.push_back({{}, std::move(skipped)});
+    }
+  }
+  return opened;
 }
 
 }  // namespace attest

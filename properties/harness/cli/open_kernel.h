@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <tl/expected.hpp>
 
 #include "impl/attention/contract.h"
 #include "properties/harness/cli/console.h"
+#include "properties/harness/report/run_report.h"
 #include "properties/harness/sandbox/session.h"
 
 namespace attest {
@@ -33,6 +35,18 @@ struct OpenError {
 // and where this program cannot start a worker.
 tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
                                                  const OpenKernelOptions& options = {});
+
+// A kernel of a run, and the head of what is reported on it.
+struct KernelToRun {
+  OpenedKernel opened;  // no session where it is skipped
+  KernelReport report;
+};
+
+// All kernels of a run, before any is run, so that a typing mistake in the last costs no waiting: a name that comes
+// twice counts once, and an optional kernel that does not open is skipped, which its report says.
+tl::expected<std::vector<KernelToRun>, OpenError> OpenKernels(
+    const std::vector<std::string>& kernels, const std::vector<std::string>& optional_kernels,
+    const OpenKernelOptions& options = {});
 
 }  // namespace attest
 

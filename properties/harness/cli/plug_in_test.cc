@@ -17,6 +17,7 @@
 namespace attest {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 struct Plugin {
@@ -67,6 +68,11 @@ TEST_P(NewKernel, PassesAsItIsAndAFaultInItIsFound) {
   ASSERT_GE(commands.size(), 1u) << made.out;
   for (size_t n = 0; n + 1 < commands.size(); ++n) EXPECT_EQ(Shell(commands[n]), 0) << Log();
   EXPECT_EQ(Shell(commands.back() + " --plan smoke"), 0) << Log();
+  EXPECT_EQ(Shell(commands.back() + "'?tile=3'"), 3) << Log();
+  EXPECT_THAT(Log(), HasSubstr("tile"));
+  EXPECT_THAT(Log(), HasSubstr("takes none"));
+  EXPECT_THAT(Log(), EndsWith("\n"));
+  EXPECT_EQ(std::ranges::count(Log(), '\n'), 1) << Log();
 
   const std::string path = folder_ + "/new folder/" + GetParam().file;
   std::string text = ReadText(path);
@@ -95,7 +101,7 @@ TEST_F(PlugIn, WhatCannotBeWrittenIsOneLineAndExitThree) {
   ASSERT_EQ(Run({"new-kernel", "mine", "--lang", "c"}).status, 0);
   const std::string before = ReadText(folder_ + "/mine.c");
   const Refused table[] = {{{"mine", "--lang", "c"}, "there already"},
-                           {{"", "--lang", "c"}, "no name"},
+                           {{"", "--lang", "c"}, "is empty"},
                            {{"../mine", "--lang", "c"}, "no name"},
                            {{"1st", "--lang", "python"}, "no name"},
                            {{std::string(65, 'a'), "--lang", "c"}, "no name"},
@@ -114,6 +120,99 @@ TEST_F(PlugIn, WhatCannotBeWrittenIsOneLineAndExitThree) {
   }
   EXPECT_EQ(ReadText(folder_ + "/mine.c"), before);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/mine.cc"));
+}
+
+struct Raised {
+  const char* kernel;
+  const char* place;  // file:line of the user's
+  const char* says;
+};
+
+constexpr char kPythonFaults[] = R"(
+import numpy as np
+import helper
+
+CONTRACT = {"contract": "attest-1", "dtypes": ["f32"], "features": ["value_dim"], "lse": "none"}
+
+
+def attention(q, k, v, *, scale, fault="", **rest):
+    if fault == "helper":
+        helper.look()
+    if fault == "numpy":
+        np.linalg.inv(np.zeros((2, 2)))
+    raise ValueError("two\nlines")
+)";
+
+constexpr char kJavaScriptFaults[] = R"(
+import {look} from "./helper.mjs";
+export const contract = {contract: "attest-1", dtypes: ["f32"], features: ["value_dim"], lse: "none"};
+
+export async function attention({q, k, v, scale, fault = "x, {y}"}) {
+  if (fault === "helper") look();
+  throw new RangeError("two\nlines");
+}
+)";
+
+TEST_F(PlugIn, AnExceptionInACallIsNamedByTheUsersFileAndLine) {
+  std::ofstream(folder_ + "/mine.py") << kPythonFaults;
+  std::ofstream(folder_ + "/helper.py") << "def look():\n    return {}['absent']\n";
+  std::ofstream(folder_ + "/mine.mjs") << kJavaScriptFaults;
+  std::ofstream(folder_ + "/helper.mjs") << "export function look() {\n  null.x;\n}\n";
+  const Raised table[] = {{"python:mine.py", "/mine.py:13:", "ValueError: two lines"},
+                          {"python:mine.py?fault=helper", "/helper.py:2:", "KeyError"},
+                          {"python:mine.py?fault=numpy", "/mine.py:12:", "LinAlgError"},
+                          {"node:mine.mjs", "/mine.mjs:7:", "RangeError: two lines"},
+                          {"node:mine.mjs?fault=helper", "/helper.mjs:2:", "TypeError"}};
+  for (const Raised& raised : table) {
+    const ProgramResult result =
+        Run({"check", raised.kernel, "--property", "equivalence.promised_calls_are_accepted",
+             "--plan", "smoke"});
+    EXPECT_EQ(result.status, 1) << raised.kernel << result.err;
+    EXPECT_THAT(result.out, HasSubstr(raised.place));
+    EXPECT_THAT(result.out, HasSubstr(raised.says));
+  }
+}
+
+TEST_F(PlugIn, AScriptThatDoesNotLoadIsNamedByFileAndLine) {
+  const std::pair<const char*, const char*> files[] = {
+      {"mine.py", kPythonFaults},
+      {"helper.py", "def look(): pass\n"},
+      {"broken.py", "import numpy\ndef attention(:\n"},
+      {"imports.py", "\nimport no_such_module\n"},
+      {"indirect.py", "\n\nimport broken\n"},
+      {"divides.py", "x = 1\ny = x / 0\n"},
+      {"mine.mjs", kJavaScriptFaults},
+      {"helper.mjs", "export const look = 1;\n"},
+      {"broken.mjs", "const a = 1;\nexport function attention(:\n"},
+      {"imports.mjs", "\nimport x from \"no-such-package\";\n"},
+      {"lacks.mjs", "\nimport {absent} from \"./helper.mjs\";\n"},
+      {"indirect.mjs", "\n\nimport * as b from \"./broken.mjs\";\n"},
+      {"throws.mjs", "\n\nthrow new Error('no');\n"}};
+  for (const auto& [file, text] : files) std::ofstream(folder_ + "/" + file) << text;
+  const Raised table[] = {{"python:broken.py", "/broken.py:2: ", "SyntaxError"},
+                          {"python:imports.py", "/imports.py:2: ", "no_such_module"},
+                          {"python:indirect.py", "/broken.py:2: ", "SyntaxError"},
+                          {"python:divides.py", "/divides.py:2: ", "ZeroDivisionError"},
+                          {"python:mine.py:attend", "/mine.py:8", "no function attend"},
+                          {"python:helper.py:look", "/helper.py:1: ", "contract"},
+                          {"python:mine.py?falt=1", "/mine.py:8: ", "'falt'; known are fault"},
+                          {"python:mine.py?scale=1", "/mine.py:8: ", "'scale'; known are fault"},
+                          {"node:broken.mjs", "/broken.mjs:2: ", "SyntaxError"},
+                          {"node:imports.mjs", "/imports.mjs:2: ", "no-such-package"},
+                          {"node:lacks.mjs", "/lacks.mjs:2: ", "absent"},
+                          {"node:indirect.mjs", "/broken.mjs:2: ", "SyntaxError"},
+                          {"node:throws.mjs", "/throws.mjs:3: ", "Error: no"}};
+  for (const Raised& raised : table) {
+    const ProgramResult result = Run({"check", raised.kernel});
+    EXPECT_EQ(result.status, 3) << raised.kernel;
+    EXPECT_THAT(result.err, HasSubstr(raised.place));
+    EXPECT_THAT(result.err, HasSubstr(raised.says));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
+  std::ofstream(folder_ + "/helper.mjs") << "export function look() {}\n";
+  EXPECT_THAT(Run({"check", "node:mine.mjs:attend"}).err, HasSubstr("/mine.mjs:5"));
+  EXPECT_THAT(Run({"check", "node:mine.mjs?falt=1"}).err, HasSubstr("'falt'; known are fault"));
+  EXPECT_THAT(Run({"check", "node:helper.mjs:look"}).err, HasSubstr("/helper.mjs:1"));
 }
 
 TEST_F(PlugIn, APythonFunctionLearnsWhatItIsToFill) {

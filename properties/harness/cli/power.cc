@@ -18,8 +18,10 @@
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
+#include "properties/harness/cli/output_paths.h"
 #include "properties/harness/cli/power_run.h"
 #include "properties/harness/cli/power_subjects.h"
+#include "properties/harness/power/leave_out.h"
 #include "properties/harness/power/power_json.h"
 #include "properties/harness/power/power_summary.h"
 #include "properties/harness/power/power_text.h"
@@ -32,6 +34,8 @@ namespace fs = std::filesystem;
 
 // Findings that are shrunk, a kernel: enough for a majority to name the cause.
 constexpr int kFindings = 8;
+
+constexpr const char* kMarkdown = "power.md";
 
 struct PowerArguments {
   std::string plan = "quick";
@@ -56,8 +60,10 @@ tl::expected<std::vector<Subject>, std::string> SelectSubjects(
     const std::vector<std::string>& globs) {
   std::vector<Subject> all = PowerSubjects();
   if (globs.empty()) return all;
+  // By its id as the mutants are listed, or by the name that `attest check` takes.
   const auto is_match = [](const Subject& subject, const std::string& glob) {
-    return fnmatch(glob.c_str(), subject.id.c_str(), 0) == 0;
+    return fnmatch(glob.c_str(), subject.id.c_str(), 0) == 0 ||
+           fnmatch(glob.c_str(), subject.kernel.c_str(), 0) == 0;
   };
   for (const std::string& glob : globs) {
     if (std::ranges::none_of(all, [&](const Subject& s) { return is_match(s, glob); })) {
@@ -136,7 +142,7 @@ tl::expected<void, std::string> WriteReports(const PowerArguments& arguments, co
     done = WriteFile(arguments.json, PowerJsonLines(info, summary, kills, status));
   }
   if (done && !arguments.folder.empty()) {
-    done = WriteInto(arguments.folder, "power.md", PowerMarkdown(info, summary, kills));
+    done = WriteInto(arguments.folder, kMarkdown, PowerMarkdown(info, summary, kills));
   }
   for (const Kill& kill : kills) {
     if (!done || arguments.kills.empty()) break;
@@ -154,9 +160,20 @@ int StatusOf(const PowerInfo& info, const PowerSummary& summary) {
   return not_run > 0 ? kExitInconclusive : kExitPass;
 }
 
+tl::expected<void, std::string> CheckPaths(const PowerArguments& arguments) {
+  std::vector<OutputPath> writes;
+  if (!arguments.json.empty()) writes.push_back({"--json", arguments.json});
+  if (!arguments.folder.empty()) {
+    writes.push_back({"--report", arguments.folder, /*is_folder=*/true, {kMarkdown}});
+  }
+  if (!arguments.kills.empty()) writes.push_back({"--kills", arguments.kills, /*is_folder=*/true});
+  return CheckOutputs({}, writes);
+}
+
 int Power(const PowerArguments& arguments, const CommandLine& line) {
   auto plan = Understand(arguments);
   if (!plan) return Complain(kExitUsage, plan.error());
+  if (const auto fine = CheckPaths(arguments); !fine) return Complain(kExitUsage, fine.error());
   auto run = PowerRun::Open(plan->options);
   if (!run) return Complain(kExitHarness, run.error());
   const auto kills = (*run)->Run(plan->subjects, [](const Kill& kill) {
@@ -170,6 +187,7 @@ int Power(const PowerArguments& arguments, const CommandLine& line) {
   info.is_matrix = info.is_matrix && summary.not_run.empty();
   const int status = StatusOf(info, summary);
   Print("\n" + SummaryText(info, summary));
+  if (info.is_matrix) Print(HeldOutText(kills, info.plan));
   const auto written = WriteReports(arguments, info, summary, kills, status);
   return written ? status : Complain(kExitHarness, written.error());
 }

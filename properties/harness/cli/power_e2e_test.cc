@@ -32,8 +32,8 @@ class PowerProgram : public testing::Test {
 };
 
 TEST_F(PowerProgram, SaysHowSoonAMutantIsKilledAndOfWhat) {
-  const ProgramResult run =
-      Power({"--mutant", "kv-head-m*", "--json", "power.json", "--report", "r", "--kills", "k"});
+  const ProgramResult run = Power(
+      {"--mutant", "mutant:kv-head-m*", "--json", "power.json", "--report", "r", "--kills", "k"});
   EXPECT_EQ(run.status, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("HEADS    killed by equivalence.matches_reference after "));
   EXPECT_THAT(run.out, HasSubstr("cause kv-head-mapping (right)"));

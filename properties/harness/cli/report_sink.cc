@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "properties/harness/cli/commands.h"
+#include "properties/harness/cli/output_paths.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/html.h"
 #include "properties/harness/report/markdown.h"
@@ -20,20 +21,21 @@ constexpr const char* kMarkdown = "report.md";
 
 }  // namespace
 
-tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const ReportPaths& paths) {
-  if (paths.folder.empty()) {
-    return tl::unexpected(std::string("--report: names no folder: name one, or leave it out"));
-  }
+tl::expected<void, std::string> CheckReportPaths(const std::vector<std::string>& reads,
+                                                 const ReportPaths& paths) {
+  std::vector<OutputPath> writes{
+      {"--report", paths.folder, /*is_folder=*/true, {kPage, kMarkdown}}};
+  if (!paths.json.empty()) writes.push_back({"--json", paths.json});
+  if (!paths.junit.empty()) writes.push_back({"--junit", paths.junit});
+  return CheckOutputs(reads, writes);
+}
+
+ReportSink::ReportSink(ReportPaths paths) : paths_(std::move(paths)), folder_(paths_.folder) {
   std::error_code ignored;
-  if (std::filesystem::exists(paths.folder, ignored) &&
-      !std::filesystem::is_directory(paths.folder, ignored)) {
-    return tl::unexpected(
-        fmt::format("--report {}: is no folder: choose another name", paths.folder));
-  }
-  if (!paths.json.empty() && paths.json == paths.junit) {
-    return tl::unexpected(
-        fmt::format("--json and --junit both name {}: name two files", paths.json));
-  }
+  had_page_ = std::filesystem::exists(std::filesystem::path(paths_.folder) / kPage, ignored);
+}
+
+tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const ReportPaths& paths) {
   std::unique_ptr<ReportSink> sink(new ReportSink(paths));
   for (auto [path, file] : {std::pair{&paths.json, &sink->json_}, {&paths.junit, &sink->junit_}}) {
     if (path->empty()) continue;
@@ -47,6 +49,10 @@ tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const Re
   return sink;
 }
 
+void ReportSink::BeginFolder() {
+  folder_.RemoveOld();
+}
+
 void ReportSink::Keep(const tl::expected<void, std::string>& done) {
   if (!done && first_error_.empty()) first_error_ = done.error();
 }
@@ -57,33 +63,19 @@ void ReportSink::Abandon() {
 }
 
 void ReportSink::WriteJson(const std::string& line) {
+  lines_ += std::ranges::count(line, '\n');
   if (json_) Keep(json_->Append(line));
 }
 
-// Into the folder, which is made with its first file.
-void ReportSink::Save(const std::string& file, const std::string& text) {
-  std::error_code error;
-  std::filesystem::create_directories(paths_.folder, error);
-  if (error) {
-    return Keep(
-        tl::unexpected(fmt::format("cannot make the folder {}: {}: choose another with --report",
-                                   paths_.folder, error.message())));
-  }
-  Keep(WriteFile(file, text));
-}
-
 bool ReportSink::WantsPages(const RunReport& report) const {
-  std::error_code ignored;
-  return paths_.is_folder_asked ||
+  return paths_.is_folder_asked || had_page_ ||
          std::ranges::any_of(report.kernels,
-                             [](const KernelReport& kernel) { return !kernel.findings.empty(); }) ||
-         std::filesystem::exists(std::filesystem::path(paths_.folder) / kPage, ignored);
+                             [](const KernelReport& kernel) { return !kernel.findings.empty(); });
 }
 
 void ReportSink::WritePages(const RunReport& report) {
-  const std::filesystem::path folder(paths_.folder);
-  Save((folder / kPage).string(), HtmlPage(report));
-  Save((folder / kMarkdown).string(), MarkdownReport(report));
+  Keep(folder_.Write(kPage, HtmlPage(report)));
+  Keep(folder_.Write(kMarkdown, MarkdownReport(report)));
 }
 
 ReportedFinding ReportSink::Save(const Finding& finding, const std::string& program,
@@ -95,7 +87,7 @@ ReportedFinding ReportSink::Save(const Finding& finding, const std::string& prog
   const std::string name = (waived.empty() ? "" : "waived.") + CaseFileName(finding);
   reported.file = (std::filesystem::path(paths_.folder) / name).string();
   reported.command = fmt::format("{} replay {}", ShellQuote(program), ShellQuote(reported.file));
-  Save(reported.file, CaseFileText(finding));
+  Keep(folder_.Write(name, CaseFileText(finding)));
   return reported;
 }
 

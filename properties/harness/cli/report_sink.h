@@ -4,12 +4,16 @@
 #ifndef ATTEST_HARNESS_CLI_REPORT_SINK_H_
 #define ATTEST_HARNESS_CLI_REPORT_SINK_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <tl/expected.hpp>
 
 #include "properties/harness/report/output_file.h"
+#include "properties/harness/report/report_folder.h"
 #include "properties/harness/report/run_report.h"
 
 namespace attest {
@@ -21,10 +25,17 @@ struct ReportPaths {
   bool is_folder_asked = false;  // by the user: there is a page then, findings or not
 };
 
+// That the report can be written and overwrites nothing that the command reads; output_paths.h says more.
+tl::expected<void, std::string> CheckReportPaths(const std::vector<std::string>& reads,
+                                                 const ReportPaths& paths);
+
 class ReportSink {
  public:
-  // Opens the files, so that a path that cannot be written is noticed before the run and not after.
+  // Opens the files. Asked for once nothing is left to be refused: what a killed run has left in them goes.
   static tl::expected<std::unique_ptr<ReportSink>, std::string> Open(const ReportPaths& paths);
+
+  // Takes what earlier runs have left out of the folder. A night does not ask for it: it goes on with what is there.
+  void BeginFolder();
 
   void WriteJson(const std::string& line);
   // Saves the case and says how to replay it. `waived`: why it does not count; empty = it does.
@@ -35,6 +46,8 @@ class ReportSink {
   bool WantsPages(const RunReport& report) const;
   // index.html and report.md, in the folder.
   void WritePages(const RunReport& report);
+  // Lines of JSON so far.
+  int64_t lines() const { return lines_; }
   // Closes the files with their last words. The error is the first that was met.
   tl::expected<void, std::string> Finish(const std::string& last_json_line,
                                          const std::string& junit);
@@ -42,11 +55,13 @@ class ReportSink {
   void Abandon();
 
  private:
-  explicit ReportSink(ReportPaths paths) : paths_(std::move(paths)) {}
+  explicit ReportSink(ReportPaths paths);
   void Keep(const tl::expected<void, std::string>& done);
-  void Save(const std::string& file, const std::string& text);
 
   ReportPaths paths_;
+  ReportFolder folder_;
+  bool had_page_ = false;  // before this run
+  int64_t lines_ = 0;
   std::unique_ptr<OutputFile> json_;
   std::unique_ptr<OutputFile> junit_;
   std::string first_error_;

@@ -1,9 +1,8 @@
 // attest shrink: the smallest case with the same failure signature.
 
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,6 +10,7 @@
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/cli/interrupt.h"
+#include "properties/harness/cli/output_paths.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/output_file.h"
 #include "properties/harness/report/progress.h"
@@ -40,18 +40,25 @@ Finding Smallest(CaseTarget& target, const Failure& failure, const ShrinkArgumen
                      *target.opened.session, options, progress);
 }
 
+// That the case that is found can be written, over nothing that is read.
+tl::expected<void, std::string> CheckOut(const ShrinkArguments& arguments,
+                                         const std::string& kernel) {
+  if (arguments.out.empty()) return {};
+  std::vector<std::string> reads = FilesOfKernels({kernel});
+  reads.push_back(arguments.path);
+  return CheckOutputs(reads, {{"-o", arguments.out}});
+}
+
 int Shrink(const ShrinkArguments& arguments) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(arguments.out, ignored)) {
-    return Complain(kExitUsage, fmt::format("-o {}: is a folder: name a file", arguments.out));
-  }
-  const auto folder = std::filesystem::path(arguments.out).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
-    return Complain(kExitUsage, fmt::format("-o {}: there is no folder {}: create it first",
-                                            arguments.out, folder.string()));
+  if (const auto fine = CheckOut(arguments, arguments.kernel); !fine) {
+    return Complain(kExitUsage, fine.error());
   }
   auto target = OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, {});
   if (!target) return Complain(target.error().status, target.error().text);
+  // The kernel may be the one that the case names.
+  if (const auto fine = CheckOut(arguments, target->kernel); !fine) {
+    return Complain(kExitUsage, fine.error());
+  }
   const CaseResult result =
       RunCase(*target->property, target->file.c, target->opened.contract, *target->opened.session);
   if (target->opened.session->interrupted())

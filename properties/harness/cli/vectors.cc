@@ -11,6 +11,7 @@
 #include "properties/harness/cli/console.h"
 #include "properties/harness/cli/interrupt.h"
 #include "properties/harness/cli/open_kernel.h"
+#include "properties/harness/cli/output_paths.h"
 #include "properties/harness/cli/report_sink.h"
 #include "properties/harness/cli/vector_result.h"
 #include "properties/harness/report/terminal.h"
@@ -18,6 +19,10 @@
 
 namespace attest {
 namespace {
+
+constexpr const char* kRemedy =
+    ": give a folder of ONNX backend tests, each a folder with model.onnx and test_data_set_0/"
+    "{input,output}_0.pb ...";
 
 struct VectorsArguments {
   std::string folder;
@@ -87,9 +92,17 @@ std::vector<VectorResult> RunAll(const std::vector<VectorCase>& vectors, OpenedK
   return results;
 }
 
+tl::expected<void, std::string> CheckJson(const VectorsArguments& arguments) {
+  if (arguments.json.empty()) return {};
+  std::vector<std::string> reads = FilesOfKernels({arguments.kernel});
+  reads.push_back(arguments.folder);
+  return CheckOutputs(reads, {{"--json", arguments.json}});
+}
+
 int Vectors(const VectorsArguments& arguments, const CommandLine& line) {
+  if (const auto fine = CheckJson(arguments); !fine) return Complain(kExitUsage, fine.error());
   const auto vectors = ReadVectors(arguments.folder);
-  if (!vectors) return Complain(kExitUsage, vectors.error());
+  if (!vectors) return Complain(kExitUsage, vectors.error() + kRemedy);
   auto kernel = OpenKernel(arguments.kernel);
   if (!kernel) return Complain(kernel.error().status, kernel.error().text);
   auto sink = ReportSink::Open({arguments.json, "", "."});
@@ -112,7 +125,10 @@ void AddVectors(CLI::App& app, CommandLine& line) {
   auto arguments = std::make_shared<VectorsArguments>();
   CLI::App* command =
       app.add_subcommand("vectors", "Run the ONNX standard's backend tests of Attention");
-  command->add_option("DIR", arguments->folder, "A folder of test folders, or one of them")
+  command
+      ->add_option("DIR", arguments->folder,
+                   "A folder of test folders, or one of them: model.onnx of one Attention node "
+                   "beside test_data_set_N/{input,output}_M.pb")
       ->required();
   command->add_option("KERNEL", arguments->kernel, "The kernel")->required();
   command->add_option("--json", arguments->json, "Write JSON lines to FILE: run, vector, summary")

@@ -60,14 +60,14 @@ std::string Number(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:.9g}", value);
 }
 
+}  // namespace
+
 std::string DescribeElement(std::string_view output, const Index& i) {
   const std::string row = fmt::format("{}[batch {}, head {}, query {}", output, i[0], i[1], i[2]);
   if (output == "lse") return row + "]";
   return fmt::format("{}, {} {}]", row, output == "weights" || output == "scores" ? "key" : "lane",
                      i[3]);
 }
-
-}  // namespace
 
 double Ratio(double observed, double expected, double bound) {
   if (WithinBound(observed, expected, bound)) {
@@ -133,7 +133,7 @@ void Explain(const Evidence& evidence, size_t index, const Index& at, Verdict& v
                           evidence.oracle.BoundOf(index),
                           evidence.outcomes[index],
                           evidence.contract,
-                          evidence.cases[index].storage.packed};
+                          evidence.cases[index].storage};
   const Row row{at[0], at[1], at[2]};
   Explanation found = ExplainMismatch(mismatch, row, verdict.output);
   if (found.phrase.empty()) return;

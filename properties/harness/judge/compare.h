@@ -60,6 +60,9 @@ struct RelationOptions {
 Verdict SameResult(const Evidence& evidence, size_t a, size_t b, std::string_view what,
                    const RelationOptions& options = {});
 
+// "out[batch 0, head 1, query 2, lane 3]".
+std::string DescribeElement(std::string_view output, const std::array<int64_t, 4>& index);
+
 // A failing verdict for one element, with its sentence: "out[batch 0, head 1, query 2, lane 3] is
 // 0.5, expected 0.25 (bound 1e-07); the row sees keys 0-2 of 5: WHY".
 Verdict FailAt(const Problem& problem, std::string_view output, const std::array<int64_t, 4>& index,

@@ -1,6 +1,7 @@
 #include "properties/harness/judge/compare.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -126,10 +127,11 @@ class JudgedCase : public ::testing::Test {
     Oracle oracle(cases_, contract_);
     return MatchesReference({contract_, cases_, outcomes_, oracle}, 0, "it is wrong", {}, padded);
   }
-  Verdict Relate(bool exact) {
+  Verdict Relate(bool exact, Mapping to_b = {}) {
     Oracle oracle(cases_, contract_);
     RelationOptions options;
     options.exact = exact;
+    options.to_b = std::move(to_b);
     return SameResult({contract_, cases_, outcomes_, oracle}, 0, 1, "they differ", options);
   }
 
@@ -445,6 +447,30 @@ TEST_F(JudgedCase, VisibleNanIsDueWherePromised) {
   EXPECT_EQ(Judge().unconstrained_rows, 2);
   outcomes_[0].out.At(0, 0, 0, 0) = kNaN;
   EXPECT_EQ(Judge().cause, Cause::kNan) << "row 0 does not see it";
+}
+
+// A replay shows the witness's row of the witness's call, which had better be the wrong one.
+TEST_F(JudgedCase, WhereRowsHaveMovedTheWrongSideIsShownInItsOwnPlace) {
+  // So that all queries have the same result, but for lse.
+  cases_[0].problem.kv_len = 1;
+  cases_[0].problem.causal = false;
+  const auto turned = [](const std::array<int64_t, 4>& i) {
+    return std::array<int64_t, 4>{i[0], i[1], 2 - i[2], i[3]};
+  };
+  for (const size_t wrong : {0, 1}) {
+    Rerun();
+    for (Outcome& outcome : outcomes_) outcome.lse = {};
+    ASSERT_EQ(Relate(true, turned).kind, VerdictKind::kPass);
+    outcomes_[wrong].out.At(0, 0, 0, 1) += 1;
+    const Verdict v = Relate(true, turned);
+    ASSERT_EQ(v.kind, VerdictKind::kFail);
+    EXPECT_EQ(v.call, wrong);
+    EXPECT_EQ(v.witness->index, (std::array<int64_t, 4>{0, 0, 0, 1}));
+    EXPECT_EQ(v.witness->observed, outcomes_[wrong].out.At(0, 0, 0, 1));
+    EXPECT_THAT(v.sentence, HasSubstr("out[batch 0, head 0, query 0, lane 1] is"));
+    EXPECT_THAT(v.sentence, HasSubstr(wrong == 0 ? "query 2, lane 1] of a derived call"
+                                                 : "query 2, lane 1] of the first call"));
+  }
 }
 
 TEST_F(JudgedCase, EmptyTensorsAreJudgedForWhatIsThere) {

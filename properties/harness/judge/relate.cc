@@ -1,5 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/outputs.h"
@@ -84,19 +88,73 @@ class RelationJudge {
   const RelationOptions& options_;
 };
 
+// One side of a relation that does not hold.
+struct Side {
+  size_t call;
+  Index index;
+  double value;
+};
+
+// Whether no rule gives the rows: no cause was found, or but that wider arithmetic would cover them.
+bool IsWeakCause(const Verdict& verdict) {
+  return verdict.likely_cause.empty() || verdict.cause_class == "numerics";
+}
+
+// Explains the verdict by the first side, or by the second where no rule gives the first: a rule
+// says more than arithmetic that would cover an error.
+void ExplainEither(const Evidence& evidence, const Side& first, const Side& second,
+                   Verdict& verdict) {
+  const Verdict bare = verdict;
+  Explain(evidence, first.call, first.index, verdict);
+  if (!IsWeakCause(verdict)) return;
+  Verdict other = bare;
+  Explain(evidence, second.call, second.index, other);
+  if (verdict.likely_cause.empty() || !IsWeakCause(other)) verdict = std::move(other);
+}
+
+// How far a value is from what is due at its place.
+double DistanceFromDue(const Evidence& evidence, std::string_view output, const Side& side) {
+  const auto* found = std::ranges::find(kOutputs, output, &Output::name);
+  const Array& reference = evidence.oracle.ReferenceOf(side.call).*found->expected;
+  const auto& i = side.index;
+  const double due = reference.At(i[0], i[1], i[2], i[3]);
+  if (SameBits(due, side.value)) return 0;
+  const double distance = std::abs(due - side.value);
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+// Where rows have moved the two sides lie in different places: what is shown is the side that is further from
+// what is due, in its own place, or a replay would show a row that is as it should be.
+Verdict FailMoved(const Evidence& evidence, std::string_view what, std::string_view output,
+                  double bound, Side shown, Side other) {
+  if (DistanceFromDue(evidence, output, other) > DistanceFromDue(evidence, output, shown)) {
+    std::swap(shown, other);
+  }
+  Verdict failed =
+      FailAt(evidence.cases[shown.call].problem, output, shown.index, other.value, shown.value,
+             bound, what,
+             fmt::format("came from {} of {} call", DescribeElement(output, other.index),
+                         other.call == 0 ? "the first" : "a derived"));
+  failed.call = shown.call;
+  ExplainEither(evidence, shown, other, failed);
+  return failed;
+}
+
 Verdict FailRelation(const Evidence& evidence, size_t a, size_t b, std::string_view what,
                      const RelationOptions& options, const Tally& tally) {
   const Witness& w = tally.witness;
+  if (options.to_b) {
+    Verdict failed = FailMoved(evidence, what, tally.output, w.bound,
+                               {b, options.to_b(w.index), w.observed}, {a, w.index, w.expected});
+    failed.rows = tally.verdict.rows;
+    return failed;
+  }
   Verdict failed =
       FailAt(evidence.cases[a].problem, tally.output, w.index, w.expected, w.observed, w.bound,
              what, a == 0 ? "came from the first call" : "came from a derived call");
-  // Where rows have moved, the witness's place is that of the first case.
-  failed.call = options.to_b ? a : b;
+  failed.call = b;
   // The case as drawn first: what is derived from it may hold NaN, which tells causes apart badly.
-  Explain(evidence, a, w.index, failed);
-  if (failed.likely_cause.empty()) {
-    Explain(evidence, b, options.to_b ? options.to_b(w.index) : w.index, failed);
-  }
+  ExplainEither(evidence, {a, w.index, w.expected}, {b, w.index, w.observed}, failed);
   failed.rows = tally.verdict.rows;
   return failed;
 }

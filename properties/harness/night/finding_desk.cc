@@ -18,11 +18,8 @@
 namespace attest {
 namespace {
 
-// Runs of a raw finding in the worker before it counts as one that does not fail there, and of an input
-// in its target.
-constexpr int kTries = 3;
-
-constexpr std::string_view kTaken = "taken";
+// Lines of the journal: an input was looked into; the kernel has changed since; a finding is seen no longer.
+constexpr std::string_view kTaken = "taken", kChanged = "changed", kGone = "gone";
 constexpr std::string_view kEquivalence = "equivalence.matches_reference";
 
 std::string NameOf(const std::string& path) {
@@ -57,6 +54,8 @@ void FindingDesk::Restore(const std::vector<std::string>& lines) {
     if (!json.is_object()) continue;
     const std::string type = json.value("type", "");
     if (type == kTaken) taken_.insert(json.value("name", ""));
+    if (type == kChanged) taken_.clear();
+    if (type == kGone) Retire(json.value("signature", ""), json.value("case_file", ""));
     if (type != "finding") continue;
     auto reported = ParseFindingLine(line);
     if (!reported) continue;  // of another version of attest: it is found again
@@ -66,8 +65,68 @@ void FindingDesk::Restore(const std::vector<std::string>& lines) {
     }
     // Waivers may have changed since.
     reported->waived = ReasonToWaive(finding);
+    std::erase_if(gone_, [&](const ReportedFinding& gone) {
+      return gone.finding.signature == finding.signature;
+    });
     AddFinding(std::move(*reported), findings_);
   }
+}
+
+void FindingDesk::Retire(const std::string& signature, const std::string& case_file) {
+  for (auto at = findings_.begin(); at != findings_.end(); ++at) {
+    if (ToString(at->finding.signature) != signature || at->file != case_file) continue;
+    gone_.push_back(std::move(*at));
+    findings_.erase(at);
+    return;
+  }
+}
+
+// Whether the kernel as it is now fails on the case, whatever class the failure has.
+bool FindingDesk::StillFails(const ReportedFinding& reported) {
+  const Finding& finding = reported.finding;
+  const Property* property = FindProperty(finding.signature.property);
+  if (property == nullptr) return false;  // nobody can say any more what failed
+  Signature any_class = finding.signature;
+  any_class.cause_class.clear();
+  for (int i = 0; i < kTries && !IsInterrupted(); ++i) {
+    const CaseResult result = RunCase(*property, finding.smallest, contract_, session_);
+    const bool fails = std::ranges::any_of(result.failures, [&](const Failure& failure) {
+      return Covers(any_class, failure.signature);
+    });
+    if (fails) return true;
+  }
+  return false;
+}
+
+// What a change has mended another may break again.
+bool FindingDesk::CheckGone() {
+  for (const ReportedFinding& before : std::vector<ReportedFinding>(gone_)) {
+    const bool fails = StillFails(before);
+    if (IsInterrupted()) return false;
+    if (!fails) continue;
+    Append(FindingLine(before));
+    std::erase_if(gone_, [&](const ReportedFinding& gone) { return gone.file == before.file; });
+    AddFinding(before, findings_);
+  }
+  return true;
+}
+
+bool FindingDesk::CheckAgain() {
+  if (!CheckGone()) return false;
+  taken_.clear();
+  Append(nlohmann::ordered_json({{"type", kChanged}}).dump() + "\n");
+  for (const ReportedFinding& before : std::vector<ReportedFinding>(findings_)) {
+    const bool fails = StillFails(before);
+    if (IsInterrupted()) return false;
+    if (fails) continue;
+    const std::string signature = ToString(before.finding.signature);
+    Append(nlohmann::ordered_json(
+               {{"type", kGone}, {"signature", signature}, {"case_file", before.file}})
+               .dump() +
+           "\n");
+    Retire(signature, before.file);
+  }
+  return true;
 }
 
 bool FindingDesk::HasTaken(const std::string& path) const {
@@ -119,6 +178,9 @@ void FindingDesk::Keep(const Finding& finding) {
   const std::string waived = ReasonToWaive(finding);
   findings_.push_back(options_.save(finding, waived));
   findings_.back().waived = waived;
+  std::erase_if(gone_, [&](const ReportedFinding& gone) {
+    return gone.finding.signature == finding.signature;
+  });
   Append(FindingLine(findings_.back()));
 }
 
@@ -180,18 +242,24 @@ void FindingDesk::TakeCase(const std::string& path) {
   Note(path, fails ? "confirmed" : "unconfirmed");
 }
 
-void FindingDesk::KeepDeadly(const DeadlyInput& input, const Case& c) {
+void FindingDesk::KeepDeadly(const DeadlyInput& input, const std::string& log, const Case& c) {
   Finding finding;
   finding.kernel = session_.spec().text;
-  finding.signature = {std::string(kEquivalence), CauseOf(input.path), "", ""};
+  finding.signature = {std::string(kEquivalence), CauseOf(input.path), "", ClassOfEnd(log)};
   finding.smallest = c;
   finding.confirmed = finding.confirmations = kTries;
   finding.verdict.kind = VerdictKind::kFail;
   finding.verdict.cause = finding.signature.cause;
+  finding.verdict.cause_class = finding.signature.cause_class;
+  const std::string reason = ReasonOfEnd(log);
   finding.verdict.sentence =
       fmt::format("it ends its fuzz target in {} of {} runs, though no worker: {}; run {}", kTries,
-                  kTries, input.reason.empty() ? "no reason given" : input.reason, input.replay);
-  if (!IsKnown(finding.signature, !ReasonToWaive(finding).empty())) Keep(finding);
+                  kTries, reason.empty() ? "no reason given" : reason, input.replay);
+  // Each class is a fault of its own: no number of them is one fault in many lights.
+  const bool is_known = std::ranges::any_of(findings_, [&](const ReportedFinding& known) {
+    return known.finding.signature == finding.signature;
+  });
+  if (!is_known) Keep(finding);
 }
 
 void FindingDesk::TakeInput(const DeadlyInput& input) {
@@ -206,12 +274,14 @@ void FindingDesk::TakeInput(const DeadlyInput& input) {
     if (!IsInterrupted()) Note(input.path, "confirmed");
     return;
   }
+  std::string log = input.log;
   for (int i = 0; i < kTries; ++i) {
-    if (input.ends_again()) continue;
+    const auto again = input.ends_again();
     if (IsInterrupted()) return;
-    return Note(input.path, "does not recur");
+    if (!again) return Note(input.path, "does not recur");
+    if (log.empty()) log = *again;
   }
-  KeepDeadly(input, c);
+  KeepDeadly(input, log, c);
   Note(input.path, "confirmed by its target");
 }
 

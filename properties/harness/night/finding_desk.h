@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -26,12 +27,17 @@ struct DeskOptions {
   std::function<ReportedFinding(const Finding&, const std::string& waived)> save;
 };
 
+// Runs of a raw finding in the worker before it counts as one that does not fail there, and of an input
+// in its target.
+inline constexpr int kTries = 3;
+
 // An input that ended a fuzz target without a word about a case.
 struct DeadlyInput {
   std::string path;
-  std::string reason;                // what the target's log says
-  std::string replay;                // the command that runs it again
-  std::function<bool()> ends_again;  // runs it again in its target
+  std::string log;     // the target's, its end; "" where it was lost
+  std::string replay;  // the command that runs it again
+  // Runs it again in its target: what the log says where that ends again.
+  std::function<std::optional<std::string>()> ends_again;
 };
 
 class FindingDesk {
@@ -41,6 +47,11 @@ class FindingDesk {
 
   // What the journal says was taken and found.
   void Restore(const std::vector<std::string>& lines);
+
+  // The kernel is another one than the findings are of: tries each again. One that fails no longer goes
+  // to gone(), one of gone() that fails comes back, and whatever a target has left is as if it had never
+  // been taken. False where it was interrupted; it is to be done again then.
+  bool CheckAgain();
 
   // A case file that a fuzz target wrote. Its failures are confirmed and become findings; one that does not
   // fail in a worker becomes an INCONCLUSIVE one. What was taken once is not taken again; where the run is
@@ -59,16 +70,21 @@ class FindingDesk {
   // For RunOptions: what not to look for again, and what is accepted.
   void Instruct(RunOptions& options) const;
   const std::vector<ReportedFinding>& findings() const { return findings_; }
+  // Findings of the kernel as it was, which it shows no longer.
+  const std::vector<ReportedFinding>& gone() const { return gone_; }
   // The first error of the journal or of a file; "" = none.
   const std::string& error() const { return error_; }
 
  private:
   void Note(const std::string& path, std::string_view as);
   void Append(const std::string& line);
+  void Retire(const std::string& signature, const std::string& case_file);
+  bool CheckGone();
+  bool StillFails(const ReportedFinding& reported);
   bool ConfirmCase(const Property& property, const Case& c);
   void ConfirmFailures(const Property& property, const std::vector<Failure>& failures);
   void KeepUnconfirmed(const Property& property, const Case& c, std::string reason);
-  void KeepDeadly(const DeadlyInput& input, const Case& c);
+  void KeepDeadly(const DeadlyInput& input, const std::string& log, const Case& c);
   std::string ReasonToWaive(const Finding& finding) const;
   void Keep(const Finding& finding);
   bool IsInterrupted() const;
@@ -79,7 +95,7 @@ class FindingDesk {
   RunObserver& observer_;
   Journal& journal_;
   std::set<std::string> taken_;  // file names
-  std::vector<ReportedFinding> findings_;
+  std::vector<ReportedFinding> findings_, gone_;
   std::string error_;
 };
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace attest {
@@ -78,6 +80,72 @@ std::string ReasonOfEnd(std::string_view log) {
     return reason;
   }
   return "";
+}
+
+namespace {
+
+// The text between `begin` and the next of `ends`; "" where there is no `begin`.
+std::string_view Between(std::string_view text, std::string_view begin, std::string_view ends) {
+  const size_t at = text.find(begin);
+  if (at == text.npos) return "";
+  text.remove_prefix(at + begin.size());
+  return text.substr(0, text.find_first_of(ends));
+}
+
+// The function of the first frame in a stack that is the program's and not the sanitizer's or the C library's.
+std::string_view FunctionIn(std::string_view log) {
+  for (size_t at; (at = log.find("\n    #")) != log.npos;) {
+    log.remove_prefix(at + 1);
+    const std::string_view name = Between(log.substr(0, log.find('\n')), " in ", "( ");
+    const bool is_ours = name.find("sanitizer") == name.npos && !name.starts_with("__") &&
+                         !name.starts_with("fuzzer::") && name != "abort" && name != "raise" &&
+                         name != "gsignal";
+    if (!name.empty() && is_ours) return name;
+  }
+  return "";
+}
+
+// Words joined by '-', without numbers, for a signature.
+std::string Slug(std::string_view text) {
+  constexpr size_t kLongest = 100;
+  std::string slug;
+  for (const char c : text.substr(0, kLongest)) {
+    const bool is_word = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (is_word) slug += c;
+    if (!is_word && !slug.empty() && slug.back() != '-') slug += '-';
+  }
+  while (slug.ends_with('-')) slug.pop_back();
+  return slug;
+}
+
+// "heap-buffer-overflow", "signed integer overflow", "deadly signal": what the last line of a report and the
+// line of an undefined behaviour say.
+std::string_view KindOfEnd(std::string_view log) {
+  constexpr std::string_view kUndefined = "runtime error: ";
+  if (log.find(kUndefined) != log.npos) {
+    const std::string_view what = Between(log, kUndefined, "\n");
+    return what.substr(0, what.find_first_of(":0123456789"));
+  }
+  for (const std::string_view tool :
+       {"AddressSanitizer: ", "LeakSanitizer: ", "MemorySanitizer: "}) {
+    if (const auto kind = Between(log, tool, " \n("); !kind.empty()) return kind;
+  }
+  return Between(log, "libFuzzer: ", "\n(");
+}
+
+}  // namespace
+
+std::string ClassOfEnd(std::string_view log) {
+  const std::string_view kind = KindOfEnd(log);
+  if (kind.empty()) return "";
+  const std::string_view summary = Between(log, "SUMMARY: ", "\n");
+  std::string_view where = Between(summary, " in ", "( ");
+  if (where.empty()) where = FunctionIn(log);
+  if (where.empty() && summary.find('/') != summary.npos) {
+    where = summary.substr(summary.rfind('/') + 1);  // FILE:LINE:COLUMN
+    where = where.substr(0, where.find(':'));
+  }
+  return Slug(where.empty() ? std::string(kind) : fmt::format("{} in {}", kind, where));
 }
 
 std::string TailOf(const std::string& path, size_t bytes) {

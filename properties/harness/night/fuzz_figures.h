@@ -31,6 +31,11 @@ FuzzFigures FiguresOfLog(std::string_view log);
 // heap-buffer-overflow", "libFuzzer: timeout", ...; "" where it gives none.
 std::string ReasonOfEnd(std::string_view log);
 
+// What tells two such ends apart, for a signature: the sanitizer's kind of error and the function that it names,
+// "heap-buffer-overflow-in-Attend"; without a function the file, and "" where the log gives no reason. Never
+// addresses, lines or numbers.
+std::string ClassOfEnd(std::string_view log);
+
 // The last bytes of a file, for logs may be long; "" where there is none.
 std::string TailOf(const std::string& path, size_t bytes = 64 * 1024);
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "properties/harness/case/random.h"
+#include "properties/harness/night/kernel_content.h"
 #include "properties/harness/night/night_internal.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/json_read.h"
@@ -26,6 +27,7 @@ FuzzFigures FiguresOfLines(const std::vector<std::string>& lines) {
   FuzzFigures figures;
   for (const std::string& line : lines) {
     if (line.find("\"type\":\"fuzzed\"") != line.npos) figures.Add(FiguresOfStatus(line));
+    if (line.find("\"type\":\"changed\"") != line.npos) figures = {};  // of another kernel
   }
   return figures;
 }
@@ -71,10 +73,12 @@ tl::expected<void, std::string> Night::Impl::Open() {
 
 tl::expected<void, std::string> Night::Impl::Remember(const std::vector<std::string>& lines) {
   int64_t starts = 0;
+  std::string content;  // that the findings are of
   const std::string& version = session_.identity().version;
   for (const std::string& line : lines) {
     const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) continue;
+    if (json.value("type", "") == "content") content = json.value("hash", "");
     if (json.value("type", "") != "start") continue;
     ++starts;
     if (json.value("version", "") != version) {
@@ -83,12 +87,14 @@ tl::expected<void, std::string> Night::Impl::Remember(const std::vector<std::str
                       options_.folder, json.value("version", ""), kernel_, version));
     }
   }
+  content_ = ContentOf(session_.spec(), session_.identity());
+  is_changed_ = starts > 0 && content != content_;
   figures_ = FiguresOfLines(lines);
   desk_->Restore(lines);
   const uint64_t seed = MixIn(options_.seed, static_cast<uint64_t>(starts));
   search_ = std::make_unique<PropertySearch>(options_.properties, contract_, session_, seed);
   std::vector<PropertyResult> results;
-  if (std::error_code ignored; fs::exists(ResultsFile(), ignored)) {
+  if (std::error_code ignored; !is_changed_ && fs::exists(ResultsFile(), ignored)) {
     std::string text = TailOf(ResultsFile(), SIZE_MAX);
     for (size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) {
       if (auto result = ParseResultLine(text.substr(begin, end - begin))) {
@@ -101,7 +107,14 @@ tl::expected<void, std::string> Night::Impl::Remember(const std::vector<std::str
   pool_ = std::make_unique<Pool>(std::move(pool), corpora_,
                                  [this](const EndedRun& ended) { return OnEnd(ended); });
   Append({{"type", "start"}, {"kernel", kernel_}, {"version", version}, {"seed", options_.seed}});
+  if (starts == 0) NoteContent();
   return {};
+}
+
+// From now on the findings are of this kernel.
+void Night::Impl::NoteContent() {
+  Append({{"type", "content"}, {"hash", content_}});
+  is_changed_ = false;
 }
 
 tl::expected<void, std::string> Night::Impl::OpenCorpora() {
@@ -181,11 +194,20 @@ void Night::Impl::Report(KernelReport& kernel) const {
                     figures_.executions, figures_.seconds, figures_.coverage, figures_.bins,
                     figures_.worst_ratio, figures_.worst_lse_ratio, CorpusSize()));
   }
+  for (const ReportedFinding& gone : desk_->gone()) {
+    kernel.notes.push_back(fmt::format(
+        "no longer seen in {} runs since the kernel has changed: {} ({})", kTries,
+        ToString(gone.finding.signature), gone.file.empty() ? "no case file" : gone.file));
+  }
   for (const std::string& line : pool_->given_up()) kernel.notes.push_back(line);
   if (const std::string why = WhyInconclusive(); !why.empty()) kernel.notes.push_back(why);
 }
 
 std::string Night::Impl::WhyInconclusive() const {
+  if (is_changed_) {
+    return "the kernel has changed, and what was found before is not tried again yet: start the "
+           "same command again";
+  }
   const auto raw = std::ranges::count_if(
       FilesIn(Inbox(), ".toml"), [&](const std::string& file) { return !desk_->HasTaken(file); });
   if (raw > 0 || !deadly_.empty()) {
@@ -211,6 +233,10 @@ tl::expected<std::unique_ptr<Night>, std::string> Night::Open(const std::string&
   auto impl = std::make_unique<Impl>(kernel, contract, session, std::move(options));
   if (const auto done = impl->Open(); !done) return tl::unexpected(done.error());
   return std::unique_ptr<Night>(new Night(std::move(impl)));
+}
+
+void Night::CheckAgain() {
+  impl_->CheckAgain();
 }
 
 void Night::Run(Clock::time_point end) {

@@ -1,6 +1,7 @@
 // One kernel's night: libFuzzer explores with the plain build, the sanitized build judges what that has
 // found, the property search goes its rounds, and what they find is confirmed in a worker and saved at once. All that
-// is worth keeping is on the disk at every moment, so that a night that is killed goes on where it was.
+// is worth keeping is on the disk at every moment, so that a night that is killed goes on where it was. What was found
+// in a kernel that has been built anew since is tried again first.
 // `attest fuzz` runs it.
 #ifndef ATTEST_HARNESS_NIGHT_NIGHT_H_
 #define ATTEST_HARNESS_NIGHT_NIGHT_H_
@@ -59,6 +60,9 @@ class Night {
   Night(const Night&) = delete;
   Night& operator=(const Night&) = delete;
 
+  // Where the kernel is not the one that the findings are of: tries them again, so that findings() holds those that
+  // it still shows; Report notes the others. Run does so too, if this has not.
+  void CheckAgain();
   // Until `end` or until options.desk.run.stop; some seconds longer where a finding is being confirmed.
   void Run(Clock::time_point end);
 

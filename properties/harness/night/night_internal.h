@@ -2,8 +2,10 @@
 #ifndef ATTEST_HARNESS_NIGHT_NIGHT_INTERNAL_H_
 #define ATTEST_HARNESS_NIGHT_NIGHT_INTERNAL_H_
 
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,6 +38,7 @@ class Night::Impl : public RunObserver {
         options_(std::move(options)) {}
 
   tl::expected<void, std::string> Open();
+  void CheckAgain();
   void Run(Clock::time_point end);
   void Report(KernelReport& kernel) const;
   std::string WhyInconclusive() const;
@@ -51,6 +54,8 @@ class Night::Impl : public RunObserver {
  private:
   std::string Inbox() const { return options_.folder + "/raw"; }
   std::string RunFolder() const { return options_.folder + "/runs"; }
+  // Raw findings that a kernel before a change left.
+  std::filesystem::path Earlier() const { return options_.folder + "/raw/earlier"; }
   std::string ResultsFile() const { return options_.folder + "/results.jsonl"; }
   bool IsStopped() const {
     return options_.desk.run.stop != nullptr && options_.desk.run.stop->load();
@@ -59,6 +64,7 @@ class Night::Impl : public RunObserver {
 
   tl::expected<void, std::string> Remember(const std::vector<std::string>& lines);
   tl::expected<void, std::string> OpenCorpora();
+  void NoteContent();
   void CollectLeftovers();
   void Checkpoint();
   void Append(const nlohmann::ordered_json& json);
@@ -73,9 +79,11 @@ class Night::Impl : public RunObserver {
   void Tick();
   bool OnEnd(const EndedRun& ended);
   void TakeRaw(bool all);
-  bool EndsAgain(const FuzzRun& run, const std::string& input);
+  std::optional<std::string> EndsAgain(const FuzzRun& run, const std::string& input);
 
   std::string kernel_;
+  std::string content_;      // ContentOf the kernel
+  bool is_changed_ = false;  // since the findings of the journal were confirmed
   const Contract contract_;
   KernelSession& session_;
   NightOptions options_;
@@ -88,7 +96,7 @@ class Night::Impl : public RunObserver {
   FuzzFigures figures_;
   Clock::time_point end_, last_tick_, last_progress_, last_checkpoint_, phase_start_;
   int64_t phase_executions_ = 0;
-  std::map<std::string, int64_t> deadly_reasons_;  // how many inputs so far
+  std::map<std::string, int64_t> deadly_reasons_;  // by class: how many inputs so far
   int64_t merges_ = 0;
   size_t merge_turn_ = 0;
   double merge_share_ = kMergeShare;

@@ -116,20 +116,22 @@ bool Night::Impl::OnEnd(const EndedRun& ended) {
   return is_explained;
 }
 
-bool Night::Impl::EndsAgain(const FuzzRun& run, const std::string& input) {
+std::optional<std::string> Night::Impl::EndsAgain(const FuzzRun& run, const std::string& input) {
   FuzzRun replay = run;
   replay.log = RunFolder() + "/replay.log";
   replay.status = RunFolder() + "/replay.status";
   replay.artifacts = RunFolder() + "/replay-";
   auto child = Child::Start(ReplayCommandOf(replay, input));
-  if (!child) return false;
+  if (!child) return std::nullopt;
   std::optional<int> status;
   while (!(status = (*child)->Ended()) && !IsStopped()) std::this_thread::sleep_for(kTick);
+  const std::string log = TailOf(replay.log);
   for (const std::string& file : FilesIn(RunFolder(), "")) {
     std::error_code ignored;
     if (fs::path(file).filename().string().starts_with("replay")) fs::remove(file, ignored);
   }
-  return status.value_or(0) != 0;
+  if (status.value_or(0) == 0) return std::nullopt;
+  return log;
 }
 
 // Confirms what the targets have left. `all`: also what is so young that its target may be shrinking it yet.
@@ -140,12 +142,12 @@ void Night::Impl::TakeRaw(bool all) {
   }
   while (!deadly_.empty() && !IsStopped()) {
     const auto [file, ended] = deadly_.back();
-    const std::string reason = ReasonOfEnd(ended.log);
-    const int64_t like_it = deadly_reasons_[reason]++;
-    if (like_it < (reason.empty() ? kMostUnexplained : 1)) {
+    const std::string cause_class = ClassOfEnd(ended.log);
+    const int64_t like_it = deadly_reasons_[cause_class]++;
+    if (like_it < (cause_class.empty() ? kMostUnexplained : 1)) {
       const ChildCommand command = ReplayCommandOf(ended.run, file);
       desk_->TakeInput(
-          {file, reason,
+          {file, ended.log,
            ShellLine({"ATTEST_FUZZ_KERNEL='" + kernel_ + "'", command.words.front(), file}),
            [&, run = ended.run, path = file] { return EndsAgain(run, path); }});
     } else {
@@ -155,6 +157,22 @@ void Night::Impl::TakeRaw(bool all) {
     if (IsStopped()) return;
     deadly_.pop_back();
   }
+}
+
+// What was found before is of another kernel than this one. The raw findings that were looked into make room for
+// new ones of their names; results say nothing any more.
+void Night::Impl::CheckAgain() {
+  if (!is_changed_) return;
+  StartPhase("confirm");
+  std::error_code ignored;
+  fs::create_directories(Earlier(), ignored);
+  for (const std::string& file : FilesIn(Inbox(), ".toml")) {
+    if (desk_->HasTaken(file)) fs::rename(file, Earlier() / fs::path(file).filename(), ignored);
+  }
+  figures_ = {};
+  if (!desk_->CheckAgain()) return;
+  Checkpoint();
+  NoteContent();
 }
 
 void Night::Impl::Search(Clock::time_point end) {
@@ -255,6 +273,8 @@ void Night::Impl::Run(Clock::time_point end) {
   end_ = end;
   desk_->StopAt(end);
   last_checkpoint_ = Clock::now();
+  if (is_changed_) CheckAgain();
+  if (IsStopped()) return;
   TakeRaw(true);  // of a start before
   const auto time = end - Clock::now();
   const auto round = std::clamp<Clock::duration>(time / 4, kShortestRound, kLongestRound);

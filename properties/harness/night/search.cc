@@ -79,7 +79,7 @@ std::vector<PropertyResult> PropertySearch::Results() const {
     if (is_short && result.cases_run() < kEnoughCases) {
       const std::string why = patience_.WhyNotRun();
       result.verdict = VerdictKind::kInconclusive;
-      result.reason = why.empty() ? "the night ended before it had its turn" : why;
+      result.reason = why.empty() ? "the night ended before it had its turn" : "not run: " + why;
     }
     all.push_back(std::move(result));
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "properties/harness/power/kill.h"
+#include "properties/harness/power/leave_out.h"
 #include "properties/harness/power/power_json.h"
 #include "properties/harness/power/power_summary.h"
 #include "properties/harness/power/power_text.h"
@@ -124,6 +125,40 @@ TEST(Summarise, KnowsWhoKillsAloneAndWhoNothing) {
   EXPECT_EQ(power->fewest_others, 0);
   EXPECT_THAT(summary.Idle(), Contains(kMemory));
   EXPECT_THAT(summary.Idle(), Not(Contains(kReference)));
+}
+
+Kill KilledAfter(const std::string& kind, const std::string& property, int64_t cases) {
+  Kill kill;
+  kill.subject = Fault(kind + property);
+  kill.subject.kind = kind;
+  kill.by = {{property, Cause::kValue, cases}};
+  return kill;
+}
+
+// What one kind teaches helps another that falls to the same property, and no other.
+TEST(LeaveOneKindOut, OrdersByTheOtherKindsAlone) {
+  const int64_t count = std::ssize(AllProperties());
+  const std::string last(AllProperties().back().id);
+  const auto rows = LeaveOneKindOut(
+      {KilledAfter("MASK", last, 3), KilledAfter("HEADS", last, 4), KilledAfter("HEADS", kMemory, 5)},
+      {10});
+  ASSERT_THAT(rows, SizeIs(3));
+  EXPECT_EQ(rows[0].kind, "HEADS");
+  EXPECT_EQ(rows[0].now.worst, (count - 1) * 10 + 4);
+  EXPECT_EQ(rows[1].kind, "MASK");
+  EXPECT_EQ(rows[1].held_out.worst, 13) << "the memory property kills one of HEADS and stands first";
+  EXPECT_EQ(rows[1].now.worst, (count - 1) * 10 + 3);
+  EXPECT_EQ(rows[2].kind, "all");
+  EXPECT_EQ(rows[2].mutants, 3);
+}
+
+TEST(LeaveOneKindOut, CountsCasesPassByPass) {
+  const int64_t count = std::ssize(AllProperties());
+  const std::string first(AllProperties().front().id);
+  const auto rows =
+      LeaveOneKindOut({KilledAfter("MASK", first, 12), KilledAfter("HEADS", first, 7)}, {10, 30});
+  EXPECT_EQ(rows[0].held_out.worst, 7);
+  EXPECT_EQ(rows[1].held_out.worst, 10 * count + 2);
 }
 
 TEST(Complaints, NameWhatIsAmiss) {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "properties/harness/power/leave_out.h"
+
 namespace attest {
 namespace {
 
@@ -156,7 +158,8 @@ std::vector<std::string> Complaints(const PowerInfo& info, const PowerSummary& s
 std::string PowerMarkdown(const PowerInfo& info, const PowerSummary& summary,
                           const std::vector<Kill>& kills) {
   std::string text = fmt::format("# Kill matrix\n\n`{}`\n\n```\n{}```\n\n", info.command,
-                                 SummaryText(info, summary));
+                                 SummaryText(info, summary) +
+                                     (info.is_matrix ? HeldOutText(kills, info.plan) : ""));
   text +=
       "| kernel | kind | first finding | cases to it | quickest property alone | smallest case | "
       "cause shown |"

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/report/finding_text.h"
 
 namespace attest {
@@ -18,6 +19,17 @@ std::string KindOf(const Verdict& verdict) {
   std::string kind = verdict.likely_cause;
   std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
   return kind;
+}
+
+// How many findings speak for each kind. What the rows look like speaks half as loud as a rule that
+// gives them.
+std::map<std::string, int64_t> VotesOf(const KernelReport& kernel) {
+  std::map<std::string, int64_t> votes;
+  for (const ReportedFinding& reported : kernel.findings) {
+    const Verdict& verdict = reported.finding.verdict;
+    votes[KindOf(verdict)] += IsSymptom(verdict.cause_class) ? 1 : 2;
+  }
+  return votes;
 }
 
 }  // namespace
@@ -36,19 +48,22 @@ std::vector<FindingGroup> GroupsOf(const KernelReport& kernel) {
       (alike ? place->second : groups[key]).push_back(&reported);
     }
   }
-  std::vector<FindingGroup> sorted;
+  // What has a name comes first, and of that what most findings agree on, plain ones before NaN; equals stay in the
+  // order of their keys. (std::stable_sort is deprecated inside, says clang of g++'s.)
+  using Rank = std::tuple<bool, int64_t, bool, size_t>;
+  const auto votes = VotesOf(kernel);
+  std::vector<std::tuple<Rank, int64_t, FindingGroup>> ranked;
   for (auto& [key, group] : groups) {
     std::sort(group.begin(), group.end(),
               [](const auto* a, const auto* b) { return ShowsBetter(a->finding, b->finding); });
-    sorted.push_back(std::move(group));
+    const Finding& first = group.front()->finding;
+    const std::string kind = KindOf(first.verdict);
+    const Rank rank{!kind.empty(), votes.at(kind), IsPlain(first), group.size()};
+    ranked.emplace_back(rank, -std::ssize(ranked), std::move(group));
   }
-  // What has a name comes first, and of that what most findings agree on.
-  std::map<std::string, int64_t> votes;
-  for (const ReportedFinding& reported : kernel.findings) ++votes[KindOf(reported.finding.verdict)];
-  std::ranges::stable_sort(sorted, std::greater(), [&](const FindingGroup& group) {
-    const std::string kind = KindOf(group.front()->finding.verdict);
-    return std::tuple(!kind.empty(), votes[kind], group.size());
-  });
+  std::sort(ranked.begin(), ranked.end(), std::greater());
+  std::vector<FindingGroup> sorted;
+  for (auto& [rank, place, group] : ranked) sorted.push_back(std::move(group));
   return sorted;
 }
 

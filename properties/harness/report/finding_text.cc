@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -52,6 +53,15 @@ std::string CaseText(const ReportedFinding& reported) {
   return text.substr(0, end) + fmt::format("... {} more lines\n", lines - kMaxCaseLines);
 }
 
+// The sentence without the likely cause, which has a line of its own.
+std::string BareSentence(const Verdict& verdict) {
+  std::string sentence = verdict.sentence;
+  const std::string tail = "; " + verdict.likely_cause;
+  const size_t at = verdict.likely_cause.empty() ? sentence.npos : sentence.rfind(tail);
+  if (at != sentence.npos) sentence.erase(at, tail.size());
+  return sentence;
+}
+
 }  // namespace
 
 std::string CaseFileText(const Finding& finding) {
@@ -95,13 +105,21 @@ std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict) {
   return is_inside ? std::optional(row) : std::nullopt;
 }
 
+bool IsPlain(const Finding& finding) {
+  const auto& witness = finding.verdict.witness;
+  return witness && std::isfinite(witness->expected) && std::isfinite(witness->observed) &&
+         !finding.derived;
+}
+
 bool ShowsBetter(const Finding& a, const Finding& b) {
   const auto rank = [](const Finding& finding) {
     const bool unnamed = finding.verdict.likely_cause.empty();
+    // Faults have no witness, and none is plainer than another.
+    const bool odd = finding.verdict.witness && !IsPlain(finding);
     // A refusal or a crash is best shown by the claim whose one call is the case itself.
     const bool derived =
         !finding.verdict.witness && finding.signature.property != "equivalence.matches_reference";
-    return std::tuple(unnamed, derived, CaseMeasure(finding.smallest), finding.signature);
+    return std::tuple(unnamed, derived, odd, CaseMeasure(finding.smallest), finding.signature);
   };
   return rank(a) < rank(b);
 }
@@ -132,7 +150,10 @@ std::string FindingText(const ReportedFinding& reported) {
   std::string text = fmt::format("{} {}: {}\n", VerdictText(reported), finding.kernel,
                                  ToString(finding.signature));
   if (!reported.waived.empty()) text += fmt::format("  waived: {}\n", reported.waived);
-  text += fmt::format("  {}\n", finding.verdict.sentence);
+  if (!finding.verdict.likely_cause.empty()) {
+    text += fmt::format("  likely cause: {}\n", finding.verdict.likely_cause);
+  }
+  text += fmt::format("  {}\n", BareSentence(finding.verdict));
   text += fmt::format("  after {} cases; shrunk in {} tries; fails again in {} of {} reruns\n",
                       finding.cases_to_first, finding.shrink_steps, finding.confirmed,
                       finding.confirmations);

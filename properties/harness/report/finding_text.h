@@ -24,8 +24,12 @@ std::string ShellQuote(const std::string& word);
 // The row that the witness lies in, where the finding has one that lies in its smallest case.
 std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict);
 
+// Whether the finding is read without explanation: one number came out where another was due, both finite, and the
+// case is the one that was run.
+bool IsPlain(const Finding& finding);
+
 // Whether `a` says more than `b` to who reads one of the two: a fault with a name first, then the
-// smaller case. An order.
+// plainer witness, then the smaller case. An order.
 bool ShowsBetter(const Finding& a, const Finding& b);
 
 // The derived case that a verdict's value is from, spelled out as in a file; "" where it is long.
@@ -34,7 +38,8 @@ std::string DerivedCaseText(const Case& derived);
 // Each line of `text` with `prefix` before it.
 std::string Indent(const std::string& text, const std::string& prefix);
 
-// The finding whole: signature, sentence, smallest case, derived case, picture, replay command.
+// The finding whole: signature, likely cause, sentence, smallest case, derived case, picture, replay
+// command.
 std::string FindingText(const ReportedFinding& reported);
 
 }  // namespace attest

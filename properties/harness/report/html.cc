@@ -69,9 +69,7 @@ void AddRun(pugi::xml_node main, const RunReport& report, const Anchors& anchors
   AddFact(facts, "plan",
           fmt::format("{}, {} cases a property", info.plan, info.cases_per_property));
   AddFact(facts, "seed", std::to_string(info.seed));
-  if (info.shard_count > 1) {
-    AddFact(facts, "shard", fmt::format("{}/{}", info.shard_index, info.shard_count));
-  }
+  if (const std::string part = PartText(info); !part.empty()) AddFact(facts, "part", part);
   AddFact(facts, "attest", Version());
   AddText(Add(main, "p"), "code", info.command);
 }

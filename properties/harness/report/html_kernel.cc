@@ -58,7 +58,7 @@ void AddLadder(pugi::xml_node article, const KernelReport& kernel) {
   const Ladder ladder = LadderOf(kernel);
   pugi::xml_node table =
       AddTable(AddScrollBox(article, "Ladder of " + kernel.kernel),
-               ladder.held == 0 ? "Holds no rung" : "Holds up to " + HeldText(ladder), "wide");
+               (ladder.held == 0 ? "Holds " : "Holds up to ") + HeldText(ladder), "wide");
   pugi::xml_node head = Add(Add(table, "thead"), "tr");
   for (const char* name : {"rung", "state", "cases", "why"}) AddHeader(head, "col", name);
   pugi::xml_node body = Add(table, "tbody");

@@ -57,7 +57,7 @@ Json LadderJson(const KernelReport& kernel) {
   const Ladder ladder = LadderOf(kernel);
   Json json;
   json["highest"] = ladder.held == 0 ? Json() : Json(Name(ladder.rungs[ladder.held - 1].rung));
-  json["held"] = ladder.held;
+  json["held"] = ladder.held - ladder.not_offered;
   json["rungs"] = Json::array();
   for (const RungReport& rung : ladder.rungs) {
     json["rungs"].push_back({{"rung", Name(rung.rung)},
@@ -129,6 +129,8 @@ std::string RunLine(const RunReport& report) {
                {"cases_per_property", info.cases_per_property},
                {"seed", info.seed},
                {"shard", {{"index", info.shard_index}, {"count", info.shard_count}}},
+               {"joined", info.joined},
+               {"incomplete", info.incomplete},
                {"held_to", info.held_to},
                {"strict", info.strict},
                {"kernels", std::move(kernels)}});
@@ -194,10 +196,13 @@ std::string ResultLine(const PropertyResult& r) {
                {"bins", r.bins.counts()}});
 }
 
-std::string SummaryLine(const RunReport& report, int exit_code) {
+std::string SummaryLine(const RunReport& report, int exit_code, int64_t lines) {
   Json kernels = Json::array();
   for (const KernelReport& kernel : report.kernels) kernels.push_back(KernelSummary(kernel));
-  return Line({{"type", "summary"}, {"exit_code", exit_code}, {"kernels", std::move(kernels)}});
+  return Line({{"type", "summary"},
+               {"exit_code", exit_code},
+               {"lines", lines},
+               {"kernels", std::move(kernels)}});
 }
 
 }  // namespace attest

@@ -4,6 +4,7 @@
 #ifndef ATTEST_HARNESS_REPORT_JSON_LINES_H_
 #define ATTEST_HARNESS_REPORT_JSON_LINES_H_
 
+#include <cstdint>
 #include <string>
 
 #include "properties/harness/report/run_report.h"
@@ -14,8 +15,9 @@ namespace attest {
 std::string RunLine(const RunReport& report);
 std::string FindingLine(const ReportedFinding& reported);
 std::string ResultLine(const PropertyResult& result);
-// `exit_code` is what the process will end with.
-std::string SummaryLine(const RunReport& report, int exit_code);
+// `exit_code` is what the process will end with; `lines` stand before this one, so that a reader knows whether one
+// is lost.
+std::string SummaryLine(const RunReport& report, int exit_code, int64_t lines);
 
 }  // namespace attest
 

@@ -19,6 +19,30 @@ using Json = nlohmann::json;
 
 constexpr int kSchema = 1;  // of json_lines.cc
 
+// The member `key`, of that type. Throws where it is not so, in words that need no knowledge of the library;
+// so do the functions below.
+const Json& At(const Json& json, const char* key) {
+  if (!json.contains(key)) throw std::runtime_error(fmt::format("lacks '{}'", key));
+  return json.at(key);
+}
+
+template <typename T>
+void Read(const Json& json, const char* key, T& value) {
+  const Json& member = At(json, key);
+  try {
+    member.get_to(value);
+  } catch (const Json::exception&) {
+    throw std::runtime_error(fmt::format("'{}' is a {}", key, member.type_name()));
+  }
+}
+
+template <typename T>
+T Get(const Json& json, const char* key) {
+  T value{};
+  Read(json, key, value);
+  return value;
+}
+
 double NumberOf(const Json& json) {
   if (!json.is_string()) return json.get<double>();
   const auto text = json.get<std::string>();
@@ -42,47 +66,46 @@ VerdictKind VerdictNamed(const std::string& name) {
 
 Witness WitnessOf(const Json& json) {
   Witness witness;
-  json.at("index").get_to(witness.index);
-  witness.expected = NumberOf(json.at("expected"));
-  witness.observed = NumberOf(json.at("observed"));
-  witness.bound = NumberOf(json.at("bound"));
+  Read(json, "index", witness.index);
+  witness.expected = NumberOf(At(json, "expected"));
+  witness.observed = NumberOf(At(json, "observed"));
+  witness.bound = NumberOf(At(json, "bound"));
   return witness;
 }
 
-// Throws where something is missing; so do the functions below.
 Verdict VerdictOf(const Json& json, const Signature& signature) {
   Verdict verdict;
-  verdict.kind = VerdictNamed(json.at("verdict").get<std::string>());
+  verdict.kind = VerdictNamed(Get<std::string>(json, "verdict"));
   verdict.cause = signature.cause;
   verdict.output = signature.output;
   verdict.cause_class = signature.cause_class;
-  json.at("reason").get_to(verdict.reason);
-  json.at("sentence").get_to(verdict.sentence);
+  Read(json, "reason", verdict.reason);
+  Read(json, "sentence", verdict.sentence);
   verdict.likely_cause = json.value("likely_cause", "");
   verdict.call = json.value("call", size_t{0});
-  if (json.contains("witness")) verdict.witness = WitnessOf(json.at("witness"));
+  if (json.contains("witness")) verdict.witness = WitnessOf(At(json, "witness"));
   return verdict;
 }
 
 ReportedFinding FindingOf(const Json& json) {
   ReportedFinding reported;
   Finding& finding = reported.finding;
-  json.at("kernel").get_to(finding.kernel);
-  json.at("property").get_to(finding.signature.property);
-  finding.signature.cause = Named(json.at("cause").get<std::string>(), Cause::kLeak);
-  json.at("output").get_to(finding.signature.output);
-  json.at("class").get_to(finding.signature.cause_class);
+  Read(json, "kernel", finding.kernel);
+  Read(json, "property", finding.signature.property);
+  finding.signature.cause = Named(Get<std::string>(json, "cause"), Cause::kLeak);
+  Read(json, "output", finding.signature.output);
+  Read(json, "class", finding.signature.cause_class);
   finding.verdict = VerdictOf(json, finding.signature);
-  auto file = ParseToml(json.at("case").get<std::string>(), "case");
+  auto file = ParseToml(Get<std::string>(json, "case"), "case");
   if (!file) throw std::runtime_error(file.error());
   finding.smallest = std::move(file->c);
-  json.at("cases_to_first").get_to(finding.cases_to_first);
-  json.at("shrink_steps").get_to(finding.shrink_steps);
-  json.at("confirmed").get_to(finding.confirmed);
-  json.at("confirmations").get_to(finding.confirmations);
-  json.at("case_file").get_to(reported.file);
-  json.at("replay").get_to(reported.command);
-  json.at("waived").get_to(reported.waived);
+  Read(json, "cases_to_first", finding.cases_to_first);
+  Read(json, "shrink_steps", finding.shrink_steps);
+  Read(json, "confirmed", finding.confirmed);
+  Read(json, "confirmations", finding.confirmations);
+  Read(json, "case_file", reported.file);
+  Read(json, "replay", reported.command);
+  Read(json, "waived", reported.waived);
   reported.found_by = json.value("found_by", "");
   reported.kernel_cases = json.value("kernel_cases", int64_t{0});
   reported.kernel_seconds = json.value("kernel_seconds", 0.0);
@@ -91,47 +114,47 @@ ReportedFinding FindingOf(const Json& json) {
 
 PropertyResult ResultOf(const Json& json) {
   PropertyResult result;
-  json.at("kernel").get_to(result.kernel);
-  json.at("property").get_to(result.property);
-  result.verdict = VerdictNamed(json.at("verdict").get<std::string>());
-  json.at("waived").get_to(result.waived);
-  json.at("reason").get_to(result.reason);
-  for (const auto& [name, count] : json.at("cases").items()) {
+  Read(json, "kernel", result.kernel);
+  Read(json, "property", result.property);
+  result.verdict = VerdictNamed(Get<std::string>(json, "verdict"));
+  Read(json, "waived", result.waived);
+  Read(json, "reason", result.reason);
+  for (const auto& [name, count] : At(json, "cases").items()) {
     result.cases[VerdictNamed(name)] = count.get<int64_t>();
   }
-  json.at("cases_wanted").get_to(result.wanted);
-  json.at("not_applicable").get_to(result.not_applicable);
-  json.at("unsupported_reasons").get_to(result.unsupported_reasons);
-  json.at("via_mask").get_to(result.via_mask);
-  json.at("calls").get_to(result.calls);
-  json.at("rows").get_to(result.rows);
-  json.at("uninformative_rows").get_to(result.uninformative_rows);
-  json.at("unconstrained_rows").get_to(result.unconstrained_rows);
-  result.worst_ratio = NumberOf(json.at("worst_ratio"));
-  const Json& figures = json.at("figures");
-  result.figures.probable_ratio = NumberOf(figures.at("probable_ratio"));
-  result.figures.rms = NumberOf(figures.at("rms"));
-  result.figures.bias = NumberOf(figures.at("bias"));
-  result.figures.plain_ratio = NumberOf(figures.at("plain_ratio"));
-  json.at("marginal_reasons").get_to(result.marginal_reasons);
-  json.at("seconds").get_to(result.seconds);
+  Read(json, "cases_wanted", result.wanted);
+  Read(json, "not_applicable", result.not_applicable);
+  Read(json, "unsupported_reasons", result.unsupported_reasons);
+  Read(json, "via_mask", result.via_mask);
+  Read(json, "calls", result.calls);
+  Read(json, "rows", result.rows);
+  Read(json, "uninformative_rows", result.uninformative_rows);
+  Read(json, "unconstrained_rows", result.unconstrained_rows);
+  result.worst_ratio = NumberOf(At(json, "worst_ratio"));
+  const Json& figures = At(json, "figures");
+  result.figures.probable_ratio = NumberOf(At(figures, "probable_ratio"));
+  result.figures.rms = NumberOf(At(figures, "rms"));
+  result.figures.bias = NumberOf(At(figures, "bias"));
+  result.figures.plain_ratio = NumberOf(At(figures, "plain_ratio"));
+  Read(json, "marginal_reasons", result.marginal_reasons);
+  Read(json, "seconds", result.seconds);
   result.cases_to_first = json.value("cases_to_first", int64_t{0});
   if (result.cases_to_first > 0) {
-    result.first_cause = Named(json.at("first_cause").get<std::string>(), Cause::kLeak);
+    result.first_cause = Named(Get<std::string>(json, "first_cause"), Cause::kLeak);
   }
-  result.bins.Merge(json.at("bins").get<std::map<std::string, int64_t>>());
+  result.bins.Merge(Get<std::map<std::string, int64_t>>(json, "bins"));
   return result;
 }
 
 KernelReport KernelOf(const Json& json) {
   KernelReport kernel;
-  json.at("kernel").get_to(kernel.kernel);
-  json.at("optional").get_to(kernel.optional);
+  Read(json, "kernel", kernel.kernel);
+  Read(json, "optional", kernel.optional);
   kernel.skipped = json.value("skipped", "");
   if (!kernel.skipped.empty()) return kernel;
-  json.at("name").get_to(kernel.identity.name);
-  json.at("version").get_to(kernel.identity.version);
-  json.at("contract_json").get_to(kernel.identity.contract_json);
+  Read(json, "name", kernel.identity.name);
+  Read(json, "version", kernel.identity.version);
+  Read(json, "contract_json", kernel.identity.contract_json);
   auto contract = ParseContract(kernel.identity.contract_json);
   if (!contract) throw std::runtime_error("contract_json: " + contract.error());
   kernel.contract = std::move(*contract);
@@ -139,29 +162,31 @@ KernelReport KernelOf(const Json& json) {
 }
 
 void ReadHead(const Json& json, RunReport& report) {
-  if (const int schema = json.at("schema").get<int>(); schema != kSchema) {
+  if (const int schema = Get<int>(json, "schema"); schema != kSchema) {
     throw std::runtime_error(fmt::format("schema {} is of another version of attest", schema));
   }
   RunInfo& info = report.info;
-  json.at("command").get_to(info.command);
-  json.at("plan").get_to(info.plan);
-  json.at("cases_per_property").get_to(info.cases_per_property);
-  json.at("seed").get_to(info.seed);
-  json.at("shard").at("index").get_to(info.shard_index);
-  json.at("shard").at("count").get_to(info.shard_count);
+  Read(json, "command", info.command);
+  Read(json, "plan", info.plan);
+  Read(json, "cases_per_property", info.cases_per_property);
+  Read(json, "seed", info.seed);
+  Read(At(json, "shard"), "index", info.shard_index);
+  Read(At(json, "shard"), "count", info.shard_count);
+  info.joined = json.value("joined", "");
+  info.incomplete = json.value("incomplete", false);
   info.held_to = json.value("held_to", "");
   info.strict = json.value("strict", false);
-  for (const Json& kernel : json.at("kernels")) report.kernels.push_back(KernelOf(kernel));
+  for (const Json& kernel : At(json, "kernels")) report.kernels.push_back(KernelOf(kernel));
 }
 
 void ReadSummary(const Json& json, KernelReport& kernel) {
-  json.at("idle_waivers").get_to(kernel.idle_waivers);
-  if (json.contains("notes")) json.at("notes").get_to(kernel.notes);
-  json.at("calls").get_to(kernel.stats.calls);
-  json.at("round_trips").get_to(kernel.stats.round_trips);
-  json.at("worker_restarts").get_to(kernel.stats.restarts);
-  json.at("seconds").get_to(kernel.seconds);
-  json.at("seconds_in_worker").get_to(kernel.stats.seconds_in_worker);
+  Read(json, "idle_waivers", kernel.idle_waivers);
+  if (json.contains("notes")) Read(json, "notes", kernel.notes);
+  Read(json, "calls", kernel.stats.calls);
+  Read(json, "round_trips", kernel.stats.round_trips);
+  Read(json, "worker_restarts", kernel.stats.restarts);
+  Read(json, "seconds", kernel.seconds);
+  Read(json, "seconds_in_worker", kernel.stats.seconds_in_worker);
 }
 
 KernelReport& KernelNamed(RunReport& report, const std::string& name) {
@@ -172,9 +197,19 @@ KernelReport& KernelNamed(RunReport& report, const std::string& name) {
   return *found;
 }
 
-void ReadLine(const Json& json, ReadRun& run) {
-  const auto type = json.at("type").get<std::string>();
+// A line that was lost, or added, is noticed by the count of the last; programs of old gave none.
+void CheckCount(const Json& json, int64_t before) {
+  const int64_t counted = json.value("lines", before);
+  if (counted == before) return;
+  throw std::runtime_error(
+      fmt::format("the run ends here after {} lines, of which {} are there", counted, before));
+}
+
+// `before`: the number of lines that stand before this one.
+void ReadLine(const Json& json, int64_t before, ReadRun& run) {
+  const auto type = Get<std::string>(json, "type");
   const bool is_head = type == "run";
+  if (run.exit_code) throw std::runtime_error("stands behind the line that ends the run");
   if (is_head != run.report.info.plan.empty()) {
     throw std::runtime_error(is_head ? "a second run begins here" : "no run line before it");
   }
@@ -182,15 +217,16 @@ void ReadLine(const Json& json, ReadRun& run) {
     ReadHead(json, run.report);
   } else if (type == "finding") {
     ReportedFinding finding = FindingOf(json);
-    KernelNamed(run.report, json.at("kernel")).findings.push_back(std::move(finding));
+    KernelNamed(run.report, finding.finding.kernel).findings.push_back(std::move(finding));
   } else if (type == "result") {
     PropertyResult result = ResultOf(json);
     KernelNamed(run.report, result.kernel).results.push_back(std::move(result));
   } else if (type == "summary") {
-    run.exit_code = json.at("exit_code").get<int>();
-    for (const Json& kernel : json.at("kernels")) {
+    CheckCount(json, before);
+    run.exit_code = Get<int>(json, "exit_code");
+    for (const Json& kernel : At(json, "kernels")) {
       if (!kernel.contains("skipped"))
-        ReadSummary(kernel, KernelNamed(run.report, kernel.at("kernel")));
+        ReadSummary(kernel, KernelNamed(run.report, Get<std::string>(kernel, "kernel")));
     }
   }
 }
@@ -208,12 +244,21 @@ void GiveResultsTheirFindings(KernelReport& kernel) {
   }
 }
 
+// The library's own words are for programmers.
+std::string WordsOf(const std::exception& error) {
+  if (const auto* parse = dynamic_cast<const Json::parse_error*>(&error)) {
+    return fmt::format("is no JSON from byte {} on", parse->byte);
+  }
+  if (dynamic_cast<const Json::exception*>(&error) != nullptr) return "is not as attest writes it";
+  return error.what();
+}
+
 template <typename T>
 tl::expected<T, std::string> ParseLine(std::string_view line, T (*read)(const Json&)) {
   try {
     return read(Json::parse(line));
   } catch (const std::exception& error) {
-    return tl::unexpected(std::string(error.what()));
+    return tl::unexpected(WordsOf(error));
   }
 }
 
@@ -228,10 +273,10 @@ tl::expected<ReadRun, std::string> ParseJsonLines(std::string_view text, const s
     if (end == text.npos) break;  // a run was killed while it wrote this line
     ++number;
     try {
-      ReadLine(Json::parse(text.substr(0, end)), run);
+      ReadLine(Json::parse(text.substr(0, end)), number - 1, run);
     } catch (const std::exception& error) {
       return tl::unexpected(fmt::format("{}:{}: {}: give the file that attest check --json wrote",
-                                        path, number, error.what()));
+                                        path, number, WordsOf(error)));
     }
     text.remove_prefix(end + 1);
   }

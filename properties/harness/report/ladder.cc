@@ -56,6 +56,9 @@ class RungEvidence {
     if (!breaking_.empty()) {
       report_.state = RungState::kBreaks;
       report_.why = fmt::format("{}", fmt::join(breaking_, ", "));
+    } else if (claims_ == 0) {
+      report_.state = RungState::kNotOffered;
+      report_.why = Commonest(not_offered_);
     } else if (!IsPromised()) {
       report_.state = RungState::kNotPromised;
       report_.why = Seen();
@@ -76,8 +79,14 @@ class RungEvidence {
     const auto result =
         std::find_if(kernel_.results.begin(), kernel_.results.end(),
                      [&](const PropertyResult& r) { return r.property == property.id; });
+    const std::string unsupported = property.unsupported(kernel_.contract);
+    if (unsupported.empty()) {
+      ++claims_;
+    } else {
+      ++not_offered_[unsupported];
+    }
     if (result == kernel_.results.end()) {
-      if (property.unsupported(kernel_.contract).empty()) ++missing_;
+      missing_ += unsupported.empty() ? 1 : 0;
       return;
     }
     const int64_t marginal = Count(*result, VerdictKind::kMarginal);
@@ -135,9 +144,10 @@ class RungEvidence {
   const KernelReport& kernel_;
   RungReport report_;
   std::set<std::string> breaking_;  // properties
-  std::map<std::string, int64_t> unsupported_;
+  std::map<std::string, int64_t> unsupported_, not_offered_;
   std::string undecided_;
   int64_t passed_ = 0, missing_ = 0;
+  int64_t claims_ = 0;  // that the contract allows
 };
 
 std::optional<size_t> FindWitness(const KernelReport& kernel, Rung rung) {
@@ -148,6 +158,14 @@ std::optional<size_t> FindWitness(const KernelReport& kernel, Rung rung) {
     if (!best || ShowsBetter(finding, kernel.findings[*best].finding)) best = i;
   }
   return best;
+}
+
+void CountClaims(const KernelReport& kernel, Ladder& ladder) {
+  for (const Property& property : AllProperties()) {
+    if (!property.unsupported(kernel.contract).empty()) continue;
+    ++ladder.claims;
+    ladder.run += ResultOf(kernel, std::string(property.id)) == nullptr ? 0 : 1;
+  }
 }
 
 // Ids beyond the first few are in the list below the head.
@@ -176,7 +194,9 @@ std::string RungLines(const Ladder& ladder) {
       continue;
     }
     const auto is_alike = [&](const RungReport& next) {
-      return rung.state == RungState::kNotShown && next.state == rung.state && next.why == rung.why;
+      const bool can_share =
+          rung.state == RungState::kNotShown || rung.state == RungState::kNotOffered;
+      return can_share && next.state == rung.state && next.why == rung.why;
     };
     while (i + 1 < ladder.rungs.size() && is_alike(ladder.rungs[i + 1])) {
       names += fmt::format(", {}", Name(ladder.rungs[++i].rung));
@@ -204,6 +224,8 @@ std::string_view Name(RungState state) {
       return "breaks";
     case RungState::kNotPromised:
       return "not promised";
+    case RungState::kNotOffered:
+      return "not offered";
     case RungState::kNotShown:
       return "not shown";
   }
@@ -249,19 +271,32 @@ Ladder LadderOf(const KernelReport& kernel) {
   for (size_t i = 0; i < kRungs.size(); ++i) {
     ladder.rungs.push_back(RungEvidence(kernel, static_cast<Rung>(i)).Conclude());
   }
-  const auto holds = [](const RungReport& rung) { return rung.state == RungState::kHolds; };
   const auto breaks = [](const RungReport& rung) { return rung.state == RungState::kBreaks; };
-  ladder.held = static_cast<size_t>(
-      std::find_if_not(ladder.rungs.begin(), ladder.rungs.end(), holds) - ladder.rungs.begin());
+  size_t passed_over = 0;
+  for (size_t i = 0; i < ladder.rungs.size(); ++i) {
+    const RungState state = ladder.rungs[i].state;
+    if (state != RungState::kHolds && state != RungState::kNotOffered) break;
+    passed_over += state == RungState::kNotOffered ? 1 : 0;
+    if (state != RungState::kHolds) continue;
+    ladder.held = i + 1;
+    ladder.not_offered = passed_over;
+  }
+  CountClaims(kernel, ladder);
   const auto broken = std::find_if(ladder.rungs.begin(), ladder.rungs.end(), breaks);
   if (broken != ladder.rungs.end()) ladder.witness = FindWitness(kernel, broken->rung);
   return ladder;
 }
 
 std::string HeldText(const Ladder& ladder) {
-  if (ladder.held == 0) return "no rung";
-  return fmt::format("{} ({} of {} rungs)", Name(ladder.rungs[ladder.held - 1].rung), ladder.held,
-                     ladder.rungs.size());
+  std::string text = "no rung";
+  if (ladder.held > 0) {
+    text = fmt::format(
+        "{} ({} of {} rungs{})", Name(ladder.rungs[ladder.held - 1].rung),
+        ladder.held - ladder.not_offered, ladder.rungs.size(),
+        ladder.not_offered == 0 ? "" : fmt::format(", {} not offered", ladder.not_offered));
+  }
+  if (ladder.run == ladder.claims) return text;
+  return fmt::format("{}; only {} of {} claims were run", text, ladder.run, ladder.claims);
 }
 
 std::string LadderText(const KernelReport& kernel, const Ladder& ladder) {

@@ -88,7 +88,8 @@ TEST(Ladder, NothingRunHoldsNothing) {
   }
   // One line for all of them.
   EXPECT_THAT(LadderText(kernel, ladder),
-              testing::MatchesRegex("holds no rung\nnot shown +memory-safe, .*, batch-invariant: "
+              testing::MatchesRegex("holds no rung; only 0 of [0-9]+ claims were run\nnot shown "
+                                    "+memory-safe, .*, batch-invariant: "
                                     "no claim was run\n"));
 }
 
@@ -101,6 +102,8 @@ TEST(Ladder, AClaimLeftOutIsNotHeld) {
   EXPECT_EQ(StateOf(ladder, Rung::kMaskCorrect), RungState::kNotShown);
   EXPECT_EQ(ladder.held, static_cast<size_t>(Rung::kMaskCorrect));
   EXPECT_THAT(LadderText(kernel, ladder), HasSubstr("claims not run"));
+  EXPECT_EQ(ladder.run, ladder.claims - 1);
+  EXPECT_THAT(HeldText(ladder), testing::ContainsRegex("rungs\\); only [0-9]+ of [0-9]+ claims"));
 }
 
 TEST(Ladder, UnsupportedAndInconclusiveAreNotHeld) {
@@ -122,6 +125,26 @@ TEST(Ladder, OneUnsupportedClaimBesideOthersLeavesARungHeld) {
   KernelReport kernel = KernelWithAll(VerdictKind::kPass);
   ResultOf(kernel, "window.equals_explicit_band").verdict = VerdictKind::kUnsupported;
   EXPECT_EQ(StateOf(LadderOf(kernel), Rung::kMaskCorrect), RungState::kHolds);
+}
+
+TEST(Ladder, ARungWithoutAnythingOfferedIsPassedOver) {
+  KernelReport kernel = KernelWithAll(VerdictKind::kPass);
+  kernel.contract = *ParseContract(R"({"contract": "attest-1", "features": []})");
+  for (PropertyResult& result : kernel.results) {
+    if (FindProperty(result.property)->unsupported(kernel.contract).empty()) continue;
+    result.verdict = VerdictKind::kUnsupported;
+    result.cases.clear();
+  }
+  const Ladder ladder = LadderOf(kernel);
+  EXPECT_EQ(StateOf(ladder, Rung::kHiddenMeansHidden), RungState::kNotOffered);
+  EXPECT_EQ(ladder.held, ladder.rungs.size());
+  const std::string text = LadderText(kernel, ladder);
+  EXPECT_THAT(text, HasSubstr("up to batch-invariant (7 of 8 rungs, 1 not offered)\n"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("not offered +hidden means hidden: the contract offers"));
+  // One that is offered and refused is not.
+  kernel.contract = *ParseContract(R"({"contract": "attest-1"})");
+  EXPECT_EQ(StateOf(LadderOf(kernel), Rung::kHiddenMeansHidden), RungState::kNotShown);
 }
 
 TEST(Ladder, AFindingBreaksItsPropertysRungAndIsItsWitness) {

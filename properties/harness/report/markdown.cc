@@ -187,8 +187,7 @@ std::string MarkdownReport(const RunReport& report) {
   const int status = ExitCode(report);
   std::string text = fmt::format("## attest: {}\n\n", Text(MarkOfExit(status)));
   text += fmt::format("Exit status {}; plan {}, seed {}", status, info.plan, info.seed);
-  if (info.shard_count > 1)
-    text += fmt::format(", shard {}/{}", info.shard_index, info.shard_count);
+  if (const std::string part = PartText(info); !part.empty()) text += ", " + part;
   text += fmt::format("; attest {}\n\n", Version());
   text += Overview(report) + "\n";
   const auto kernels = KernelsRun(report);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/runner/conclude.h"
@@ -74,6 +75,19 @@ std::vector<std::string> PropertiesOfAll(const std::vector<ReadRun>& runs, size_
   return longest;
 }
 
+// A note that every part has stands once; others with the part's name.
+void AddNote(const std::vector<ReadRun>& runs, size_t kernel, const ReadRun& run,
+             const std::string& note, std::vector<std::string>& notes) {
+  const auto has = [](const std::vector<std::string>& all, const std::string& one) {
+    return std::ranges::find(all, one) != all.end();
+  };
+  const bool is_common = runs.size() > 1 && std::ranges::all_of(runs, [&](const ReadRun& part) {
+                           return has(part.report.kernels[kernel].notes, note);
+                         });
+  const std::string text = is_common ? note : fmt::format("{}: {}", NameOf(run), note);
+  if (!has(notes, text)) notes.push_back(text);
+}
+
 void MergeKernel(const std::vector<ReadRun>& runs, size_t index, KernelReport& whole) {
   for (const std::string& property : PropertiesOfAll(runs, index)) {
     std::optional<PropertyResult> merged;
@@ -93,7 +107,7 @@ void MergeKernel(const std::vector<ReadRun>& runs, size_t index, KernelReport& w
     const KernelReport& part = run.report.kernels[index];
     for (const ReportedFinding& reported : part.findings) AddFinding(reported, whole.findings);
     for (const std::string& note : part.notes) {
-      whole.notes.push_back(fmt::format("{}: {}", NameOf(run), note));
+      AddNote(runs, index, run, note, whole.notes);
     }
     whole.stats.calls += part.stats.calls;
     whole.stats.round_trips += part.stats.round_trips;
@@ -125,11 +139,28 @@ void CheckComplete(std::vector<ReadRun>& runs, MergedRuns& merged) {
     if (!seen.contains(i)) fail(fmt::format("shard {}/{} is missing", i, count));
   }
   for (const ReadRun& run : runs) {
+    if (run.report.info.incomplete) {
+      fail(fmt::format("{}: {} was joined from {} alone", run.path, NameOf(run),
+                       run.report.info.joined));
+    }
     if (!run.exit_code) fail(fmt::format("{}: {} did not come to its end", run.path, NameOf(run)));
     if (run.exit_code.value_or(0) > 2) {
       fail(fmt::format("{}: {} ended with exit status {}", run.path, NameOf(run), *run.exit_code));
     }
   }
+}
+
+// What was joined: "shards 0, 2 of 3", "2 nights".
+std::string PartsOf(const std::vector<ReadRun>& runs) {
+  const RunInfo& first = runs.front().report.info;
+  if (runs.size() == 1 && !first.joined.empty()) return first.joined;
+  if (IsNight(runs.front())) return fmt::format("{} nights", runs.size());
+  std::vector<int64_t> shards;
+  for (const ReadRun& run : runs) shards.push_back(run.report.info.shard_index);
+  const int64_t count = first.shard_count;
+  if (count == 1) return "one run";
+  if (std::ssize(shards) == count) return fmt::format("all {} shards", count);
+  return fmt::format("shards {} of {}", fmt::join(shards, ", "), count);
 }
 
 void KeepLargest(const ErrorFigures& seen, ErrorFigures& kept) {
@@ -216,6 +247,8 @@ tl::expected<MergedRuns, std::string> MergeRuns(std::vector<ReadRun> runs) {
   merged.report.info = runs.front().report.info;
   merged.report.info.shard_index = 0;
   merged.report.info.shard_count = 1;
+  merged.report.info.joined = PartsOf(runs);
+  merged.report.info.incomplete = !merged.complete;
   for (size_t i = 0; i < runs.front().report.kernels.size(); ++i) {
     const KernelReport& first = runs.front().report.kernels[i];
     KernelReport whole;

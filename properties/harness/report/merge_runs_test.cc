@@ -1,5 +1,8 @@
 #include "properties/harness/report/merge_runs.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 std::string LinesOf(const RunReport& report, bool is_complete = true) {
@@ -20,7 +24,8 @@ std::string LinesOf(const RunReport& report, bool is_complete = true) {
     for (const ReportedFinding& finding : kernel.findings) text += FindingLine(finding);
     for (const PropertyResult& result : kernel.results) text += ResultLine(result);
   }
-  return is_complete ? text + SummaryLine(report, ExitCode(report)) : text;
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  return is_complete ? text + SummaryLine(report, ExitCode(report), lines) : text;
 }
 
 RunReport Shard(int64_t index, int64_t count, std::vector<PropertyResult> results) {
@@ -55,7 +60,36 @@ TEST(JsonRead, SaysWhereALineIsWrong) {
   EXPECT_THAT(empty.error(), HasSubstr("a.jsonl: holds no run"));
   const auto odd = ParseJsonLines(RunLine(Shard(0, 1, {})) + "{}\n", "a.jsonl");
   ASSERT_FALSE(odd);
-  EXPECT_THAT(odd.error(), HasSubstr("a.jsonl:2: "));
+  EXPECT_THAT(odd.error(), HasSubstr("a.jsonl:2: lacks 'type'"));
+}
+
+TEST(JsonRead, ALostOrAddedLineIsNoticed) {
+  const std::string lines = LinesOf(Shard(
+      0, 1,
+      {ResultOf("k", "p", VerdictKind::kPass, 5), ResultOf("k", "q", VerdictKind::kPass, 5)}));
+  const size_t second = lines.find('\n') + 1, third = lines.find('\n', second) + 1;
+  const auto lost = ParseJsonLines(lines.substr(0, second) + lines.substr(third), "a.jsonl");
+  ASSERT_FALSE(lost);
+  EXPECT_THAT(lost.error(), HasSubstr("a.jsonl:3: the run ends here after 3 lines, of which 2"));
+  const auto twice = ParseJsonLines(lines + lines.substr(second, third - second), "a.jsonl");
+  ASSERT_FALSE(twice);
+  EXPECT_THAT(twice.error(), HasSubstr("a.jsonl:5: stands behind the line that ends the run"));
+}
+
+TEST(JsonRead, ErrorsAreInWordsOfItsOwn) {
+  const std::string head = RunLine(Shard(0, 1, {}));
+  const std::pair<const char*, const char*> table[] = {
+      {"{\"type\": \"result\"\n", "is no JSON from byte 18 on"},
+      {"{\"type\": 3}\n", "'type' is a number"},
+      {"{\"type\": \"result\", \"kernel\": \"k\"}\n", "lacks 'property'"},
+      {"[]\n", "lacks 'type'"},
+      {"{\"type\": \"summary\", \"exit_code\": 0, \"lines\": \"x\"}\n", "not as attest writes it"}};
+  for (const auto& [line, says] : table) {
+    const auto run = ParseJsonLines(head + line, "a.jsonl");
+    ASSERT_FALSE(run);
+    EXPECT_THAT(run.error(), HasSubstr(says));
+    EXPECT_THAT(run.error(), Not(HasSubstr("exception")));
+  }
 }
 
 TEST(JsonRead, HalfALastLineIsLeftOut) {
@@ -78,6 +112,7 @@ TEST(MergeRuns, AddsUpShardsInAnyOrder) {
   EXPECT_EQ(result.cases_run(), 12);
   EXPECT_EQ(result.wanted, 12);
   EXPECT_EQ(merged->report.info.shard_count, 1);
+  EXPECT_EQ(merged->report.info.joined, "all 2 shards");
 }
 
 TEST(MergeRuns, WhatIsMissingOrTwiceOrUnfinishedIsSaid) {
@@ -91,6 +126,7 @@ TEST(MergeRuns, WhatIsMissingOrTwiceOrUnfinishedIsSaid) {
               ElementsAre("shard 0/3 comes twice: a is used, b left out", "shard 1/3 is missing",
                           "c: shard 2/3 did not come to its end"));
   EXPECT_EQ(merged->report.kernels[0].results[0].cases_run(), 14);
+  EXPECT_EQ(merged->report.info.joined, "shards 0, 2 of 3");
 }
 
 TEST(MergeRuns, RefusesWhatIsNotOfOneRun) {

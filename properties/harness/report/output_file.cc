@@ -35,6 +35,8 @@ const char* Remedy(int error) {
       return "make room and run again";
     case EISDIR:
       return "name a file, not a folder";
+    case ENAMETOOLONG:
+      return "choose a shorter name";
     case EWOULDBLOCK:
       return "another run is writing it; choose another name";
     default:
@@ -42,28 +44,32 @@ const char* Remedy(int error) {
   }
 }
 
-std::string Sentence(const std::string& path, int error) {
-  return fmt::format("cannot write {}: {}: {}", path, std::strerror(error), Remedy(error));
+}  // namespace
+
+std::string PartialOf(const std::string& path) {
+  return path + ".partial";
 }
 
-}  // namespace
+std::string CannotWrite(const std::string& path, int error) {
+  return fmt::format("cannot write {}: {}: {}", path, std::strerror(error), Remedy(error));
+}
 
 tl::expected<std::unique_ptr<OutputFile>, std::string> OutputFile::Open(const std::string& path) {
   std::unique_ptr<OutputFile> file(new OutputFile);
   file->path_ = path;
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-    return tl::unexpected(Sentence(path, EISDIR));
+    return tl::unexpected(CannotWrite(path, EISDIR));
   }
-  if (!IsSpecialFile(path)) file->partial_ = path + ".partial";
+  if (!IsSpecialFile(path)) file->partial_ = PartialOf(path);
   const std::string& target = file->partial_.empty() ? path : file->partial_;
   file->descriptor_ = open(target.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kFileMode);
-  if (file->descriptor_ < 0) return tl::unexpected(Sentence(path, errno));
+  if (file->descriptor_ < 0) return tl::unexpected(CannotWrite(path, errno));
   if (file->partial_.empty()) return file;
   if (flock(file->descriptor_, LOCK_EX | LOCK_NB) != 0 || ftruncate(file->descriptor_, 0) != 0) {
     const int error = errno;
     file->partial_.clear();  // it is the other run's
-    return tl::unexpected(Sentence(path, error));
+    return tl::unexpected(CannotWrite(path, error));
   }
   return file;
 }
@@ -73,7 +79,7 @@ OutputFile::~OutputFile() {
 }
 
 tl::expected<void, std::string> OutputFile::Fail(int error) {
-  error_ = Sentence(path_, error);
+  error_ = CannotWrite(path_, error);
   Discard();
   return tl::unexpected(error_);
 }

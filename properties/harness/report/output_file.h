@@ -43,6 +43,12 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
+// Where the text of a file stands until it is whole.
+std::string PartialOf(const std::string& path);
+
+// One line: that `path` cannot be written, why (an errno), and how to mend it.
+std::string CannotWrite(const std::string& path, int error);
+
 // Open, Append and Commit in one; leaves nothing behind on failure.
 tl::expected<void, std::string> WriteFile(const std::string& path, std::string_view text);
 

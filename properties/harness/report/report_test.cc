@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 
+#include "properties/harness/report/feature_note.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
@@ -83,7 +84,7 @@ TEST(JsonLines, EachIsOneObjectOnOneLine) {
   kernel.identity.version = "bad \xff utf-8\nline";
   const RunReport report = ReportOf({kernel});
   const std::string lines[] = {RunLine(report), ResultLine(kernel.results[0]),
-                               FindingLine(FindingOn("k", "a.b")), SummaryLine(report, 1)};
+                               FindingLine(FindingOn("k", "a.b")), SummaryLine(report, 1, 3)};
   const char* types[] = {"run", "result", "finding", "summary"};
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(std::count(lines[i].begin(), lines[i].end(), '\n'), 1);
@@ -117,7 +118,7 @@ TEST(JsonLines, TheSummaryHasEachKernelsLadder) {
   kernel.findings = {FindingOn("k", "equivalence.matches_reference")};
   KernelReport skipped = KernelWith("s", {});
   skipped.skipped = "not installed";
-  const auto json = nlohmann::json::parse(SummaryLine(ReportOf({kernel, skipped}), 1));
+  const auto json = nlohmann::json::parse(SummaryLine(ReportOf({kernel, skipped}), 1, 0));
   const auto ladder = json["kernels"][0]["ladder"];
   EXPECT_TRUE(ladder["highest"].is_null());
   EXPECT_EQ(ladder["rungs"].size(), 8u);
@@ -140,7 +141,7 @@ TEST(JUnit, HeadsASuiteWithItsLadderAndSaysWhatStandsBesideAPass) {
     return std::string(
         properties.find_child_by_attribute("property", "name", name).attribute("value").value());
   };
-  EXPECT_EQ(value("ladder"), "no rung");
+  EXPECT_THAT(value("ladder"), testing::StartsWith("no rung; only 1 of "));
   EXPECT_THAT(value("ladder: within the bound"), HasSubstr("not shown: "));
   EXPECT_THAT(value("errors"), HasSubstr("0.31 of the bound"));
   EXPECT_THAT(suite.child("system-out").text().get(), HasSubstr("ladder: holds no rung"));
@@ -205,7 +206,8 @@ TEST(Terminal, EachKernelIsHeadedByItsLadderAndErrors) {
   KernelReport kernel = KernelWith("k", {ResultWithNumbers()});
   kernel.identity.version = "1\n2";
   const std::string text = TerminalReport(ReportOf({kernel}));
-  EXPECT_THAT(text, testing::StartsWith("k: k 1 2, contract \n  ladder: holds no rung\n"));
+  EXPECT_THAT(text,
+              testing::StartsWith("k: k 1 2, contract \n  ladder: holds no rung; only 1 of "));
   EXPECT_THAT(text, HasSubstr("  errors: at most 0.31 of the bound, 0.6 of the probable one, rms "
                               "0.2; 1.4 times those of plain arithmetic of the same precision\n"));
   EXPECT_THAT(text, HasSubstr("bits in 12 cases, statistics in 3; of 100 rows 3 uninformative"));
@@ -327,6 +329,26 @@ TEST(WitnessRow, OutsideTheCaseIsNone) {
   EXPECT_TRUE(WitnessRow(p, verdict));
   verdict.witness->index[2] = 2;
   EXPECT_FALSE(WitnessRow(p, verdict));
+}
+
+TEST(FeatureNote, ComesOnlyWhereTheContractIsSilentAndItMatters) {
+  const auto note = [](const char* contract, VerdictKind verdict, Cause cause) {
+    KernelReport kernel = KernelWith("k", {ResultOf("k", "p", verdict, 1)});
+    kernel.identity.contract_json = contract;
+    kernel.contract.name = "attest-1";
+    kernel.findings = {FindingOn("k", "p")};
+    kernel.findings[0].finding.signature.cause = cause;
+    return FeatureNote(kernel);
+  };
+  const char* bare = R"({"dtypes": ["f32"]})";
+  const char* named = R"({"contract": "attest-1", "dtypes": ["f32"]})";
+  EXPECT_THAT(note(bare, VerdictKind::kUnsupported, Cause::kValue),
+              HasSubstr("declares no features"));
+  EXPECT_EQ(note(bare, VerdictKind::kPass, Cause::kValue), "");
+  EXPECT_THAT(note(named, VerdictKind::kFail, Cause::kRefused),
+              HasSubstr("promises all those of attest-1: list"));
+  EXPECT_EQ(note(named, VerdictKind::kFail, Cause::kValue), "");
+  EXPECT_EQ(note(R"({"features": []})", VerdictKind::kUnsupported, Cause::kRefused), "");
 }
 
 }  // namespace

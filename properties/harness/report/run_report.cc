@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
+
 namespace attest {
 namespace {
 
@@ -32,6 +34,15 @@ bool IsInconclusive(const KernelReport& kernel) {
 
 std::string_view Version() {
   return ATTEST_VERSION;
+}
+
+std::string PartText(const RunInfo& info) {
+  if (!info.joined.empty()) {
+    return fmt::format("joined from {}{}", info.joined,
+                       info.incomplete ? ": not the whole run" : "");
+  }
+  if (info.shard_count == 1) return "";
+  return fmt::format("shard {}/{}", info.shard_index, info.shard_count);
 }
 
 int64_t CasesRun(const KernelReport& kernel) {
@@ -93,7 +104,7 @@ int ExitCodeOf(const KernelReport& kernel) {
 
 int ExitCode(const RunReport& report) {
   bool any_counts = false;
-  bool inconclusive = false;
+  bool inconclusive = report.info.incomplete;
   for (const KernelReport& kernel : report.kernels) {
     if (kernel.optional) continue;
     any_counts = true;

@@ -30,7 +30,13 @@ struct RunInfo {
   int64_t shard_count = 1;
   std::string held_to{};  // --contract; empty = each kernel's own
   bool strict = false;
+  std::string joined{};     // by attest merge, from what: "shards 0, 2 of 3"; empty = one run
+  bool incomplete = false;  // of what was joined something is missing: this cannot pass
 };
+
+// Which part of a run this is, or of what parts it is made: "shard 0/3", "joined from all 3 shards"; empty = it is
+// one run.
+std::string PartText(const RunInfo& info);
 
 // A finding with what a person needs to see it again.
 struct ReportedFinding {

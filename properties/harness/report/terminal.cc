@@ -128,8 +128,14 @@ std::string MissingBins(const KernelReport& kernel) {
   for (const PropertyResult& result : kernel.results) all.Merge(result.bins);
   const std::vector<std::string> missing = all.Missing(kernel.contract);
   if (missing.empty()) return "";
-  return fmt::format("{}: {} of {} required bins never reached: {}\n", kernel.kernel,
-                     missing.size(), RequiredBins(kernel.contract).size(), fmt::join(missing, " "));
+  const std::string count = fmt::format("{}: {} of {} required bins never reached", kernel.kernel,
+                                        missing.size(), RequiredBins(kernel.contract).size());
+  // Bins are for whole runs: which of them some claims alone miss says nothing.
+  if (const Ladder ladder = LadderOf(kernel); ladder.run < ladder.claims) {
+    return fmt::format("{} by the {} of {} claims that were run\n", count, ladder.run,
+                       ladder.claims);
+  }
+  return fmt::format("{}: {}\n", count, fmt::join(missing, " "));
 }
 
 std::string IdleWaivers(const KernelReport& kernel) {
@@ -156,9 +162,7 @@ std::string Closing(const RunReport& report) {
   }
   if (all_waived > 0) text += fmt::format(", {} waived", all_waived);
   text += fmt::format("; plan {}, seed {}", report.info.plan, report.info.seed);
-  if (report.info.shard_count > 1) {
-    text += fmt::format(", shard {}/{}", report.info.shard_index, report.info.shard_count);
-  }
+  if (const std::string part = PartText(report.info); !part.empty()) text += ", " + part;
   return text + "\n";
 }
 

@@ -48,6 +48,7 @@ Mark MarkOf(RungState state) {
     case RungState::kBreaks:
       return {kCross, Name(state), "bad"};
     case RungState::kNotPromised:
+    case RungState::kNotOffered:
       return {kDash, Name(state), "none"};
     case RungState::kNotShown:
       return {"?", Name(state), "open"};

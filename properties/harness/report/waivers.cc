@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -226,14 +228,10 @@ void NoteIdle(const Waiver& waiver, KernelReport& kernel) {
 
 tl::expected<std::vector<Waiver>, std::string> ParseWaivers(std::string_view text,
                                                             std::string_view path) {
+  const auto parsed = ParseTable(text, path);
+  if (!parsed) return tl::unexpected(parsed.error());
+  const toml::table& root = *parsed;
   TomlReader reader(path);
-  toml::table root;
-  try {
-    root = toml::parse(text, path);
-  } catch (const toml::parse_error& error) {
-    reader.Fail(static_cast<uint32_t>(error.source().begin.line), std::string(error.description()));
-    return tl::unexpected(reader.error());
-  }
   reader.CheckKeys(root, "the file", {"waiver"});
   std::vector<Waiver> waivers;
   if (const toml::array* tables = reader.ArrayAt(root, "waiver", false)) {
@@ -253,12 +251,17 @@ tl::expected<std::vector<Waiver>, std::string> ParseWaivers(std::string_view tex
 tl::expected<std::vector<Waiver>, std::string> ReadWaivers(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {  // it opens, and reads as if it were empty
-    return tl::unexpected(path + ": is a folder; name a file of waivers");
+    return tl::unexpected(
+        fmt::format("--waivers {}: is a folder: name a file like corpus/waivers.toml", path));
   }
   std::ifstream file(path);
+  if (!file) {
+    return tl::unexpected(
+        fmt::format("--waivers {}: cannot be read: {}: name a file like corpus/waivers.toml", path,
+                    std::strerror(errno)));
+  }
   std::ostringstream text;
   text << file.rdbuf();
-  if (!file) return tl::unexpected(path + ": cannot be read");
   return ParseWaivers(text.str(), path);
 }
 

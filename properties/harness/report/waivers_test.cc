@@ -277,7 +277,11 @@ TEST(Waivers, AVersionMayBeANameBehindAnOperator) {
 }
 
 TEST(Waivers, BadFilesAreOneLineThatNamesThePlace) {
+  std::string endless;  // which toml++ would follow to the end of its stack
+  for (int n = 0; n < 200000; ++n) endless += "a.";
   const std::pair<std::string, std::string> files[] = {
+      {"\n" + endless + "b = 1", "w.toml:2: a key of more than 1000 parts"},
+      {"\n[" + endless + "b]", "w.toml:2: a key of more than 1000 parts"},
       {"[[waiver]]\nkernel = 1", "w.toml:2"},
       {"[[waiver]]\nkernal = 'x'", "kernal"},
       {"[[waiver]]\nkernel = 'x'\nreason = ''\nversions = '*'\nsignature = 'a/b'",

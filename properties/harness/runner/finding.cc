@@ -13,6 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Hangs are shrunk hurriedly, and no longer than this: each candidate that hangs costs a deadline and a worker.
+constexpr std::chrono::seconds kHangShrinkTime{5};
+
 // One failure, followed from case to case. The same failure is one with the same property, cause,
 // output and class; as long as no class is known any will do, for some show on some sizes only, and
 // the first to show is then kept to: a smaller case of another fault explains nothing. Nor does one
@@ -42,7 +45,16 @@ class FailureProbe {
   bool Recurs(const Case& c) {
     Signature any_class = signature_;
     any_class.cause_class.clear();
-    return Run(c, any_class, /*needs_class=*/false).has_value();
+    auto failure = Run(c, any_class, /*needs_class=*/false);
+    // How long it was waited for says more without hurry.
+    if (failure && signature_.cause == Cause::kHang) verdict_ = std::move(failure->verdict);
+    return failure.has_value();
+  }
+
+  // Back to the failure as it was met.
+  void Follow(const Failure& failure) {
+    signature_ = failure.signature;
+    verdict_ = failure.verdict;
   }
 
   bool interrupted() const { return session_.interrupted(); }
@@ -85,7 +97,10 @@ bool IsOver(const RunOptions& options) {
 
 ShrunkCase ShrinkFailure(const Property& property, const Case& failing, FailureProbe& probe,
                          const RunOptions& options, RunObserver& observer) {
-  const auto end = Clock::now() + options.shrink_time;
+  const bool hangs = probe.signature().cause == Cause::kHang;
+  const auto end =
+      Clock::now() + (hangs ? std::min<Clock::duration>(options.shrink_time, kHangShrinkTime)
+                            : options.shrink_time);
   const int64_t budget = probe.signature().cause == Cause::kLeak ? 0 : options.shrink_budget;
   int64_t tries = 0;
   return ShrinkCase(
@@ -151,12 +166,22 @@ void JudgeRecurrence(const Property& property, Finding& finding) {
 Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
                     KernelSession& session, const RunOptions& options, RunObserver& observer) {
   FailureProbe probe(property, failure, contract, session, options);
+  session.SetHurried(failure.signature.cause == Cause::kHang);
   ShrunkCase shrunk = ShrinkFailure(property, failure.c, probe, options, observer);
+  session.SetHurried(false);
   Finding finding;
   finding.kernel = session.spec().text;
   finding.smallest = std::move(shrunk.smallest);
   finding.shrink_steps = shrunk.tries;
   Confirm(probe, options, finding);
+  if (failure.signature.cause == Cause::kHang && finding.confirmed == 0 &&
+      finding.shrink_steps > 0 && !probe.interrupted()) {
+    // Hurry took a slow case for one that hangs: what was met first is asked.
+    finding.smallest = failure.c;
+    finding.confirmations = 0;
+    probe.Follow(failure);
+    Confirm(probe, options, finding);
+  }
   finding.signature = probe.signature();
   finding.verdict = probe.verdict();
   finding.derived = DerivedAtFault(property, finding.smallest, contract, finding.verdict);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "properties/harness/case/equal.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/runner/run_property.h"
 #include "properties/harness/sandbox/locate.h"
@@ -179,6 +180,50 @@ TEST(RunProperty, EndsAfterSlowDeathsButNotAfterQuickOnes) {
   EXPECT_TRUE(slow.dies_slowly);
   EXPECT_LT(slow.cases_run(), 40);
   EXPECT_THAT(slow.reason, testing::HasSubstr("deaths of the worker"));
+}
+
+TEST(PropertyRun, InPartsIsTheRunInOne) {
+  const Property& property = *FindProperty("equivalence.matches_reference");
+  RunOptions options;
+  options.plan.cases_per_property = 40;
+  options.shrink_budget = 20;
+  RunObserver observer;
+  Opened opened = Open("mutant:kv-head-modulo");
+  ASSERT_TRUE(opened.session);
+  const auto whole =
+      RunProperty(property, opened.contract, *opened.session, options, observer);
+  PropertyRun run(property, opened.contract, *opened.session, options, observer);
+  for (const int64_t cases : {3, 17, 17, 40}) {
+    run.RunTo(cases, options);
+    EXPECT_EQ(run.result().cases_run(), cases);
+  }
+  const auto parts = run.Finish();
+  EXPECT_EQ(parts.verdict, VerdictKind::kFail);
+  EXPECT_EQ(parts.cases, whole.cases);
+  EXPECT_EQ(parts.cases_to_first, whole.cases_to_first);
+  ASSERT_EQ(parts.findings.size(), whole.findings.size());
+  EXPECT_EQ(parts.findings[0].signature, whole.findings[0].signature);
+  EXPECT_TRUE(SameCase(parts.findings[0].smallest, whole.findings[0].smallest));
+}
+
+TEST(PropertyRun, WhatIsNotRunToItsEndSaysHowFarItCame) {
+  RunOptions options;
+  options.plan.cases_per_property = 40;
+  RunObserver observer;
+  Opened opened = Open("tiled");
+  ASSERT_TRUE(opened.session);
+  PropertyRun run(*FindProperty("row_sums.ones_give_one"), opened.contract, *opened.session,
+                  options, observer);
+  run.RunTo(5, options);
+  run.CutShort("the kernel hangs in 3 properties");
+  const auto result = run.Finish();
+  EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
+  EXPECT_EQ(result.reason, "ended after 5 of 40 cases: the kernel hangs in 3 properties");
+}
+
+TEST(Plans, PassThroughTheSmallerOnes) {
+  EXPECT_EQ(PassesOf(*FindPlan("smoke")), (std::vector<int64_t>{40}));
+  EXPECT_EQ(PassesOf(*FindPlan("ci")), (std::vector<int64_t>{40, 120, 2000}));
 }
 
 TEST(Covers, APatternWithoutAClassNamesAllOfThem) {

@@ -13,20 +13,25 @@ constexpr int64_t kMaxDyingProperties = 3;
 }  // namespace
 
 void Patience::Note(const PropertyResult& result) {
-  hanging_ += std::ranges::count(result.findings, Cause::kHang,
-                                 [](const Finding& finding) { return finding.signature.cause; });
+  int64_t hangs =
+      std::ranges::count(result.findings, Cause::kHang,
+                         [](const Finding& finding) { return finding.signature.cause; });
   // Where no findings are made any more.
-  hanging_ += result.findings.empty() && result.first_cause == Cause::kHang ? 1 : 0;
-  dying_ += result.dies_slowly ? 1 : 0;
+  if (result.findings.empty() && result.first_cause == Cause::kHang) hangs = 1;
+  int64_t& noted = hanging_[result.property];
+  noted = std::max(noted, hangs);
+  if (result.dies_slowly) dying_.insert(result.property);
 }
 
 std::string Patience::WhyNotRun() const {
-  if (hanging_ >= kMaxHangingProperties) {
-    return fmt::format("not run: the kernel hangs in {} properties", hanging_);
+  int64_t hangs = 0;
+  for (const auto& [property, count] : hanging_) hangs += count;
+  if (hangs >= kMaxHangingProperties) {
+    return fmt::format("the kernel hangs in {} properties", hangs);
   }
-  if (dying_ >= kMaxDyingProperties) {
-    return fmt::format(
-        "not run: the kernel kept dying in {} properties, and is slow to start again", dying_);
+  if (std::ssize(dying_) >= kMaxDyingProperties) {
+    return fmt::format("the kernel kept dying in {} properties, and is slow to start again",
+                       dying_.size());
   }
   return "";
 }

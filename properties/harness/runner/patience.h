@@ -4,6 +4,8 @@
 #define ATTEST_HARNESS_RUNNER_PATIENCE_H_
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 
 #include "properties/harness/runner/run_property.h"
@@ -13,13 +15,14 @@ namespace attest {
 // What the results of one kernel so far say about running more.
 class Patience {
  public:
+  // Of a property that is run in parts, after each.
   void Note(const PropertyResult& result);
-  // Why the other properties are not run, for their INCONCLUSIVE; "" = they are.
+  // Why no property is run further, for their INCONCLUSIVE; "" = they are.
   std::string WhyNotRun() const;
 
  private:
-  int64_t hanging_ = 0;  // findings that hang
-  int64_t dying_ = 0;    // properties that ended by slow deaths
+  std::map<std::string, int64_t> hanging_;  // by property: findings that hang
+  std::set<std::string> dying_;             // properties that ended by slow deaths
 };
 
 }  // namespace attest

@@ -21,6 +21,18 @@ const Plan* FindPlan(std::string_view name) {
   return found == plans.end() ? nullptr : &*found;
 }
 
+std::vector<int64_t> PassesOf(const Plan& plan) {
+  std::vector<int64_t> passes;
+  for (const Plan& other : Plans()) {
+    if (other.cases_per_property < plan.cases_per_property) {
+      passes.push_back(other.cases_per_property);
+    }
+  }
+  passes.push_back(plan.cases_per_property);
+  std::ranges::sort(passes);
+  return passes;
+}
+
 int64_t PropertyResult::cases_run() const {
   int64_t sum = 0;
   for (const auto& [kind, count] : cases) {

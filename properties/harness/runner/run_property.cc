@@ -23,9 +23,8 @@ uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
   return hash;
 }
 
-// The cases that fall to one shard: those numbers below the plan's that PropertyRun::Draw gives it.
-int64_t ShardCases(const RunOptions& options) {
-  const int64_t cases = options.plan.cases_per_property;
+// Those of `cases` that fall to one shard: the numbers below it that Search::Draw gives it.
+int64_t ShardCases(int64_t cases, const RunOptions& options) {
   return (cases - options.shard_index + options.shard_count - 1) / options.shard_count;
 }
 
@@ -35,59 +34,86 @@ struct Pending {
   bool waived = false;
 };
 
-class PropertyRun {
+}  // namespace
+
+class PropertyRun::Search {
  public:
-  PropertyRun(const Property& property, const Contract& contract, KernelSession& session,
-              const RunOptions& options, RunObserver& observer)
+  Search(const Property& property, const Contract& contract, KernelSession& session,
+         const RunOptions& options, RunObserver& observer)
       : property_(property),
         contract_(contract),
         session_(session),
         options_(options),
         observer_(observer),
         seed_(PropertySeed(options.seed, property.id)),
-        known_{options.known, options.known_waived} {
+        unsupported_(property.unsupported(contract)) {
     result_.kernel = session.spec().text;
     result_.property = property.id;
-    result_.wanted = ShardCases(options);
+    result_.wanted = ShardCases(options.plan.cases_per_property, options);
   }
 
-  PropertyResult Run() {
+  void RunTo(int64_t cases, const RunOptions& options) {
+    if (!unsupported_.empty() || is_over_) return;
     const auto start = Clock::now();
-    if (const std::string reason = property_.unsupported(contract_); !reason.empty()) {
-      result_.verdict = VerdictKind::kUnsupported;
-      result_.reason = reason;
-      return std::move(result_);
-    }
+    options_ = options;
+    known_[0].insert(options.known.begin(), options.known.end());
+    known_[1].insert(options.known_waived.begin(), options.known_waived.end());
+    end_ = ShardCases(cases, options);
+    facts_.cut_short.clear();  // for want of time, which there may be again
+    const bool has_failed = result_.cases.count(VerdictKind::kFail) > 0;
+    if (options.max_findings == 0 && has_failed) return EndFor("ended at its first failure");
     while (SearchOnce()) {
     }
-    Conclude(facts_, result_);
-    result_.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    result_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  void CutShort(const std::string& why) {
+    if (!facts_.cut_short.empty() || result_.cases_run() >= result_.wanted) return;
+    facts_.cut_short = result_.cases_run() == 0
+                           ? "not run: " + why
+                           : fmt::format("ended after {} of {} cases: {}", result_.cases_run(),
+                                         result_.wanted, why);
+  }
+
+  const PropertyResult& result() const { return result_; }
+
+  PropertyResult Finish() {
+    if (unsupported_.empty()) {
+      Conclude(facts_, result_);
+    } else {
+      result_.verdict = VerdictKind::kUnsupported;
+      result_.reason = unsupported_;
+    }
     return std::move(result_);
   }
 
  private:
-  // Draws cases up to the next failure to look into; false when the property is done.
+  // Draws cases up to the next failure to look into; false when this part is done.
   bool SearchOnce() {
     const auto end = SearchCases(
-        result_.wanted - result_.cases_run(), [this] { return Draw(); },
+        end_ - result_.cases_run(), [this] { return Draw(); },
         [this](const Case& c) { return Test(c); });
     facts_.gave_up = end == SearchEnd::kGaveUp;
     if (end != SearchEnd::kStopped) return false;
     for (const Pending& pending : std::exchange(pending_, {})) {
       options_.max_findings == 0 ? EndWith(pending.failure) : Report(pending);
     }
-    if (options_.ends_when_full && !HasRoomForFindings(false) && facts_.cut_short.empty()) {
-      facts_.cut_short = fmt::format("ended after {} of its cases", result_.cases_run());
+    if (options_.ends_when_full && !HasRoomForFindings(false)) {
+      EndFor(fmt::format("ended after {} of its cases", result_.cases_run()));
     }
-    if (facts_.cut_short.empty() && hangs_ >= options_.max_hangs) {
-      facts_.cut_short = fmt::format("stopped after {} hangs", hangs_);
-    }
-    if (facts_.cut_short.empty() && DiesSlowly()) {
+    if (hangs_ >= options_.max_hangs) EndFor(fmt::format("stopped after {} hangs", hangs_));
+    if (DiesSlowly()) {
       result_.dies_slowly = true;
-      facts_.cut_short = fmt::format("stopped after {} deaths of the worker, at {:.1f} s each",
-                                     slow_deaths_, slow_deaths_seconds_ / slow_deaths_);
+      EndFor(fmt::format("stopped after {} deaths of the worker, at {:.1f} s each", slow_deaths_,
+                         slow_deaths_seconds_ / slow_deaths_));
     }
     return facts_.cut_short.empty();
+  }
+
+  // For good, unlike a cut for want of time. The first reason is kept.
+  void EndFor(std::string why) {
+    is_over_ = true;
+    if (facts_.cut_short.empty()) facts_.cut_short = std::move(why);
   }
 
   // Cases are numbered over all shards, and each is a function of its number alone: shards share
@@ -260,9 +286,8 @@ class PropertyRun {
     unshrunk.shrink_budget = 0;
     const Verdict verdict =
         MakeFinding(property_, failure, contract_, session_, unshrunk, observer_).verdict;
-    facts_.cut_short = "ended at its first failure";
+    EndFor(verdict.kind == VerdictKind::kFail ? "ended at its first failure" : verdict.reason);
     if (verdict.kind == VerdictKind::kFail) return;
-    facts_.cut_short = verdict.reason;
     result_.cases.erase(VerdictKind::kFail);  // that one, for a failure ends the property
     ++result_.cases[verdict.kind];
     result_.cases_to_first = 0;
@@ -271,14 +296,17 @@ class PropertyRun {
   const Property& property_;
   const Contract& contract_;
   KernelSession& session_;
-  const RunOptions& options_;
+  RunOptions options_;  // of the part that runs
   RunObserver& observer_;
   const uint64_t seed_;
+  const std::string unsupported_;  // why nothing is run; empty = it is
   std::array<std::set<Signature>, 2> known_;  // those that count, and those that are waived
   std::array<int, 2> findings_{};             // likewise: how many, pending ones too
   std::map<Signature, int> causes_sought_;    // by signatures without a class
   std::vector<Pending> pending_;
   int64_t draws_ = 0;
+  int64_t end_ = 0;       // the cases after which this part ends
+  bool is_over_ = false;  // there is no further part
   int hangs_ = 0;
   int slow_deaths_ = 0;
   double slow_deaths_seconds_ = 0;  // spent in cases in which the worker died
@@ -286,12 +314,23 @@ class PropertyRun {
   PropertyResult result_;
 };
 
-}  // namespace
+PropertyRun::PropertyRun(const Property& property, const Contract& contract, KernelSession& session,
+                         const RunOptions& options, RunObserver& observer)
+    : search_(std::make_unique<Search>(property, contract, session, options, observer)) {}
+PropertyRun::PropertyRun(PropertyRun&&) noexcept = default;
+PropertyRun::~PropertyRun() = default;
+
+void PropertyRun::RunTo(int64_t cases, const RunOptions& options) { search_->RunTo(cases, options); }
+void PropertyRun::CutShort(const std::string& why) { search_->CutShort(why); }
+const PropertyResult& PropertyRun::result() const { return search_->result(); }
+PropertyResult PropertyRun::Finish() { return search_->Finish(); }
 
 PropertyResult RunProperty(const Property& property, const Contract& contract,
                            KernelSession& session, const RunOptions& options,
                            RunObserver& observer) {
-  return PropertyRun(property, contract, session, options, observer).Run();
+  PropertyRun run(property, contract, session, options, observer);
+  run.RunTo(options.plan.cases_per_property, options);
+  return run.Finish();
 }
 
 }  // namespace attest

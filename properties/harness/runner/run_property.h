@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,6 +31,9 @@ struct Plan {
 };
 const std::vector<Plan>& Plans();  // quick, ci, overnight
 const Plan* FindPlan(std::string_view name);
+// The cases per property after which a run goes on to the next property, in ascending order; the last is the
+// plan's own. A plan so goes through the smaller ones on its way.
+std::vector<int64_t> PassesOf(const Plan& plan);
 
 struct RunOptions {
   Plan plan = Plans().front();
@@ -102,6 +106,32 @@ class RunObserver {
   virtual void OnCase(const Property&, int64_t /*done*/, int64_t /*of*/) {}
   virtual void OnShrink(const Property&, int64_t /*tries*/) {}
   virtual void OnFinding(const Finding&) {}
+};
+
+// One property on one kernel, run in parts: a run gives every property its first cases before it gives any
+// its last, for what one property alone can see should not wait for all cases of the others. Cases
+// and findings are those of one run to the end, whatever the parts.
+class PropertyRun {
+ public:
+  // What is referred to must outlive the run.
+  PropertyRun(const Property& property, const Contract& contract, KernelSession& session,
+              const RunOptions& options, RunObserver& observer);
+  PropertyRun(PropertyRun&&) noexcept;
+  ~PropertyRun();
+
+  // Runs on until this shard's share of `cases` has been run in all, under `options`, which may differ from the
+  // first in their limits and in what is known.
+  void RunTo(int64_t cases, const RunOptions& options);
+  // For a property that is run no further though its plan goes on.
+  void CutShort(const std::string& why);
+  // So far: counts and findings, but no verdict yet.
+  const PropertyResult& result() const;
+  // With the verdict. The last call.
+  PropertyResult Finish();
+
+ private:
+  class Search;
+  std::unique_ptr<Search> search_;
 };
 
 // Runs a whole property. Failures of derived cases under another property's name

@@ -78,6 +78,18 @@ bool TakeString(const json& reply, const char* key, std::string* value) {
   return true;
 }
 
+// Likewise an array of strings.
+bool TakeStrings(const json& reply, const char* key, std::vector<std::string>* values) {
+  const auto found = reply.find(key);
+  if (found == reply.end()) return true;
+  if (!found->is_array()) return false;
+  for (const json& value : *found) {
+    if (!value.is_string()) return false;
+    values->push_back(value.get<std::string>());
+  }
+  return true;
+}
+
 bool IsTrue(const json& reply, const char* key) {
   return reply.value(key, json()) == json(true);
 }
@@ -131,6 +143,7 @@ tl::expected<KernelIdentity, std::string> ParseLoadReply(std::string_view line, 
       !TakeString(*reply, "name", &identity.name) ||
       !TakeString(*reply, "version", &identity.version))
     return tl::unexpected(Nonsense(line));
+  if (!TakeStrings(*reply, "files", &identity.files)) return tl::unexpected(Nonsense(line));
   identity.can_run_at_once = IsTrue(*reply, "concurrent");
   identity.takes_threads = IsTrue(*reply, "threads");
   return identity;

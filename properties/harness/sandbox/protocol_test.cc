@@ -1,5 +1,6 @@
 #include "properties/harness/sandbox/protocol.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -71,6 +72,19 @@ TEST(Protocol, EveryOtherReplyIsNonsense) {
 TEST(Protocol, LoadAndMapRepliesCarryTheWorkersOwnError) {
   EXPECT_EQ(ParseLoadReply(R"({"id":1,"error":"no symbol"})", 1).error(), "no symbol");
   EXPECT_EQ(ParseMapReply(R"({"id":1,"error":"no memory"})", 1, 2).error(), "no memory");
+}
+
+TEST(Protocol, LoadReplyNamesTheFilesOfTheKernel) {
+  const auto reply = [](const char* files) {
+    return fmt::format(R"({{"id":1,"name":"n","version":"1","contract":"{{}}","files":{}}})",
+                       files);
+  };
+  const auto identity = ParseLoadReply(reply(R"(["/a","/b"])"), 1);
+  ASSERT_TRUE(identity) << identity.error();
+  EXPECT_EQ(identity->files, (std::vector<std::string>{"/a", "/b"}));
+  for (const char* files : {"3", "{}", "[3]", R"("/a")"}) {
+    EXPECT_FALSE(ParseLoadReply(reply(files), 1)) << files;
+  }
 }
 
 TEST(Protocol, MapReplyMustNameEverySlot) {

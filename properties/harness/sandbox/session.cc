@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -27,6 +28,9 @@ using std::chrono::milliseconds;
 constexpr int kFirstCallFactor = 10;
 // So may those after a restart, though not much longer than the first ones did.
 constexpr int kRestartFactor = 4;
+// While hurried: times the slowest answered call, and at least this part of the deadline.
+constexpr int kHurriedFactor = 20;
+constexpr int kHurriedPart = 8;
 // How often a wait looks whether it is wanted any longer.
 constexpr milliseconds kStopInterval{50};
 // How long a worker that closed its socket may take to be dead.
@@ -57,7 +61,7 @@ struct KernelSession::Impl {
   WorkerProcess::Received Receive(std::string* line, milliseconds limit);
   Fault Autopsy(WorkerProcess::Received what, milliseconds limit, const PlacedCall& placed);
   milliseconds CallDeadline() const;
-  void NoteAnswer(Clock::time_point asked);
+  void NoteAnswer(milliseconds took);
   void LookForLeak(std::span<const Call> calls, std::vector<CallResult>* results);
 
   KernelSpec spec;
@@ -70,7 +74,9 @@ struct KernelSession::Impl {
   std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
   bool settled = false;             // some call has been answered: the slow start is over
   bool is_fresh = true;             // this worker has answered none yet
-  milliseconds first_took{0};       // the first call of all
+  bool hurried = false;
+  milliseconds first_took{0};  // the first call of all
+  milliseconds slowest{0};     // the slowest answered one beside it
   bool interrupted = false;
   LeakDetector leaks;
   SettledOutputs settled_outputs;
@@ -164,12 +170,18 @@ std::optional<std::string> KernelSession::Impl::MakeReady() {
 milliseconds KernelSession::Impl::CallDeadline() const {
   const milliseconds most = options.deadline * kFirstCallFactor;
   if (!settled) return most;
-  return is_fresh ? std::clamp(first_took * kRestartFactor, options.deadline, most)
-                  : options.deadline;
+  const milliseconds usual = hurried ? std::clamp(slowest * kHurriedFactor,
+                                                  options.deadline / kHurriedPart, options.deadline)
+                                     : options.deadline;
+  return is_fresh ? std::clamp(first_took * kRestartFactor, usual, most) : usual;
 }
 
-void KernelSession::Impl::NoteAnswer(Clock::time_point asked) {
-  if (!settled) first_took = std::chrono::ceil<milliseconds>(Clock::now() - asked);
+void KernelSession::Impl::NoteAnswer(milliseconds took) {
+  if (!settled) {
+    first_took = took;
+  } else if (!is_fresh) {
+    slowest = std::max(slowest, took);
+  }
   settled = true;
   is_fresh = false;
 }
@@ -204,7 +216,7 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
     placed.push_back(arena->Place(*jobs[frame].call, frame, jobs[frame].fill));
   const int64_t id = next_id++;
   ++stats.round_trips;
-  const auto asked = Clock::now();
+  auto asked = Clock::now();
   // Where sending fails, the first wait finds the worker gone.
   worker->Send(RunRequest(id, placed), Clock::now() + CallDeadline());
   for (size_t i = 0; i < placed.size(); ++i) {
@@ -222,7 +234,7 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
       jobs[i].result = Faulty(ProtocolFault(reply.error()));
       return i + 1;
     }
-    NoteAnswer(asked);
+    NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - std::exchange(asked, Clock::now())));
     jobs[i].result = Judge(*arena, placed[i], *reply);
     if (MayHarmOthers(jobs[i].result)) {
       worker.reset();
@@ -313,7 +325,7 @@ std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<Place
     }
     const auto reply = ParseCallReply(line, id, results.size());
     if (!reply) return all_with(ProtocolFault(reply.error()));
-    NoteAnswer(asked);
+    NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - asked));
     results.push_back(Judge(*arena, one, *reply));
   }
   return results;
@@ -384,6 +396,11 @@ const KernelIdentity& KernelSession::identity() const {
 }
 const KernelSpec& KernelSession::spec() const {
   return impl_->spec;
+}
+void KernelSession::SetHurried(bool hurried) {
+  impl_->hurried = hurried;
+  for (auto& [threads, sibling] : impl_->siblings)
+    if (sibling) (*sibling)->SetHurried(hurried);
 }
 bool KernelSession::interrupted() const {
   return impl_->interrupted || std::ranges::any_of(impl_->siblings, [](const auto& sibling) {

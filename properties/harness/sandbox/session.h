@@ -38,7 +38,7 @@ std::vector<std::string> InstalledKernels();
 
 struct SessionOptions {
   // Per call. Loading and the first call of the session get ten times it; the first call after a restart
-  // gets four times what that one took, if that is more.
+  // gets four times what that one took, if that is more. See also KernelSession::SetHurried.
   std::chrono::milliseconds deadline{2000};
   uint64_t memory_limit_bytes = uint64_t{8} << 30;
   int threads = 1;
@@ -53,6 +53,8 @@ struct KernelIdentity {
   // What the worker can do beside computing call after call.
   bool can_run_at_once = false;  // several calls at the same time
   bool takes_threads = false;    // it hands SessionOptions::threads to the kernel
+  // What was loaded for the kernel beside KernelSpec::library, as far as its worker knows: paths.
+  std::vector<std::string> files{};
 };
 
 // Why a session cannot do what is asked of it.
@@ -99,6 +101,11 @@ class KernelSession {
   // first asked for and lives as long as this one. Unable where the kernel cannot be made with so many
   // threads or has another contract then, or where its worker hands it no thread count.
   tl::expected<KernelSession*, Unable> WithThreads(int threads);
+
+  // While hurried, a call has twenty times what the slowest answered call of the session took, at least an
+  // eighth of the deadline and at most the whole. For searches among calls that hang, at a deadline each:
+  // what they find is to be confirmed without hurry, for on a busy machine any call may be slow once.
+  void SetHurried(bool hurried);
 
   // Whether SessionOptions::stop has cut a wait short, here or in a session of WithThreads. The results of
   // that run and of later ones mean nothing.

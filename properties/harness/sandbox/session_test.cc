@@ -184,6 +184,21 @@ TEST(Session, FaultsInABatchCostTheirNeighboursNothing) {
   EXPECT_EQ(session->stats().restarts, 4);
 }
 
+TEST(Session, InAHurryAHangIsNoticedAfterAPartOfTheDeadline) {
+  const auto session = OpenHostile("by-value", {std::chrono::milliseconds{800}});
+  const std::vector<Call> honest{CallOf(0)}, hanging{CallOf(3)};
+  EXPECT_FALSE(session->Run(honest)[0].fault);  // the first says nothing of how long others take
+  session->SetHurried(true);
+  const auto hurried = session->Run(hanging);
+  ASSERT_TRUE(hurried[0].fault);
+  EXPECT_EQ(hurried[0].fault->detail, "no answer within 100 ms");
+  session->SetHurried(false);
+  EXPECT_FALSE(session->Run(honest)[0].fault);
+  const auto patient = session->Run(hanging);
+  ASSERT_TRUE(patient[0].fault);
+  EXPECT_EQ(patient[0].fault->detail, "no answer within 800 ms");
+}
+
 TEST(Session, ResultsBeforeADeathAreKeptNotRunAgain) {
   const auto session = OpenHostile("abort?every=3");
   const std::vector<Call> calls(4, SmallCall());

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Stands for a fuzz target in the tests of attest fuzz, on machines without clang: takes libFuzzer's flags
 # (max_total_time and the others that a night gives it), makes inputs, and leaves the cases of $FAKE_CASES one
-# by one as its findings, as fuzz/findings.cc does. It ends with status 77 after each. With $FAKE_CRASH it
-# leaves an input that ends it again, and no case.
+# by one as its findings, as fuzz/findings.cc does. It ends with status 77 after each. With $FAKE_CRASH, a function's
+# name, it leaves an input that ends it again, and no case.
 set -u
 seconds=1 merge=no artifacts=
 folders=()
@@ -15,8 +15,14 @@ for word in "$@"; do
     *) folders+=("$word") ;;
   esac
 done
+report_crash() {
+  printf '==1==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1\n' >&2
+  printf 'SUMMARY: AddressSanitizer: heap-buffer-overflow /a/mine.cc:3:4 in %s(int)\n' "$1" >&2
+  exit 77
+}
 if [[ -f ${folders[0]-} ]]; then
-  [[ $(cat "${folders[0]}") != crash ]] || exit 77
+  read -r what function < "${folders[0]}" || true
+  [[ $what != crash ]] || report_crash "$function"
   exit 0
 fi
 
@@ -39,9 +45,8 @@ while ((SECONDS < end)); do
   status $((count * 100))
   printf '#%d\tNEW    cov: %d ft: 1\n' $((count * 100)) $((10 + count)) >&2
   if [[ -v FAKE_CRASH ]]; then
-    printf crash > "${artifacts}crash-1"
-    printf '==1==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1\n' >&2
-    exit 77
+    printf 'crash %s' "$FAKE_CRASH" > "${artifacts}crash-$FAKE_CRASH"
+    report_crash "$FAKE_CRASH"
   fi
   for case in "${FAKE_CASES-/nowhere}"/*.toml; do
     name=$(basename "$case")

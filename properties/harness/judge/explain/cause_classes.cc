@@ -1,5 +1,7 @@
 #include "properties/harness/judge/explain/explain.h"
 
+#include <algorithm>
+
 namespace attest {
 namespace {
 
@@ -14,15 +16,20 @@ constexpr CauseClass kCauseClasses[] = {
     {"window-right-end", "the window holds one key too many or too few after the diagonal"},
     {"lengths-ignored", "key lengths are not applied"},
     {"lengths-off-by-one", "key lengths are one too long or too short"},
+    {"lengths-mistaken", "query lengths are taken for key lengths"},
+    {"triangle-repeated", "the triangle of the diagonal tile is laid over every tile of keys"},
+    {"narrow-integer", "a window's end, or a key's place in memory, is kept in too few bits"},
     {"mask-ignored", "the boolean mask is not applied"},
     {"mask-inverted", "the boolean mask is read with the opposite polarity"},
     {"mask-added", "the boolean mask is added to the scores as a number"},
     {"mask-transposed", "the boolean mask is read as [key, query]"},
+    {"mask-head-major", "the planes of the boolean mask are read as [head, batch]"},
     {"bias-ignored", "the additive mask is not applied"},
     {"bias-as-mask", "the additive mask hides, and its finite values are not added"},
     {"documents-ignored", "document numbers are not applied"},
     {"blocks-ignored", "the block mask is not applied"},
     {"prefix-ignored", "causality hides keys of the prefix"},
+    {"prefix-off-by-one", "prefix lengths are one too long or too short"},
     {"batch-0-for-all", "something of batch item 0 is used for every item"},
     {"head-0-for-all", "a mask, slope or sink of head 0 is used for every head"},
     {"query-0-for-all", "a mask of query 0 is used for every query"},
@@ -32,6 +39,9 @@ constexpr CauseClass kCauseClasses[] = {
     {"query-misread", "q of another row is read"},
     {"row-misplaced", "rows hold the results of other rows"},
     {"value-rows-shifted", "values are not those of their keys"},
+    {"past-ignored", "keys and values of the past are not read"},
+    {"ring-misread", "a ring is read from another slot than its first"},
+    {"page-misread", "keys and values of another page are read"},
     {"head-dim-tail", "the last components of q and k are left out"},
     {"value-dim-tail", "the last lanes of out are wrong"},
     {"input-rounded", "an input is rounded to a narrower type before use"},
@@ -44,19 +54,25 @@ constexpr CauseClass kCauseClasses[] = {
     {"key-counted-twice", "one key is counted twice"},
     // the softmax
     {"scale", "scores are scaled by another factor"},
+    {"scores-clamped", "scores beyond some value are taken for it"},
     {"softcap-ignored", "the softcap is not applied"},
+    {"softcap-value", "another softcap is applied than the one given"},
     {"softcap-order", "the softcap is applied before the bias instead of after it, or the reverse"},
     {"alibi-ignored", "ALiBi is not applied"},
+    {"alibi-slopes", "ALiBi has slopes of its own and not those given"},
     {"alibi-anchor", "ALiBi measures from the top left, whatever the diagonal's offset"},
     {"sinks-ignored", "the sinks take no part in the sum of weights"},
+    {"sinks-repeated", "a sink is counted more than once"},
     {"dropout-ignored", "dropout is not applied"},
     {"dropout-unscaled", "the weights that dropout keeps are not scaled"},
+    {"dropout-scale", "the weights that dropout keeps are scaled by another factor"},
     {"dropout-order", "keys are dropped before the softmax"},
     {"scores-mode", "the scores output is that of another step"},
     {"scores-ignored", "q and k have no influence"},
     {"rescale-missing", "sums are not rescaled when the running maximum grows"},
     {"starting-maximum", "the running maximum starts at a finite value, below which scores vanish"},
     {"hidden-maximum", "the maximum is taken over hidden keys too"},
+    {"shared-maximum", "the maximum is taken over other rows too"},
     {"not-normalised", "the sum of values is not divided by the sum of weights"},
     {"hidden-keys-in-sum", "the sum of weights runs over hidden keys"},
     {"split-merge", "splits of the keys are merged with wrong weights"},
@@ -68,9 +84,9 @@ constexpr CauseClass kCauseClasses[] = {
      "rows beyond their query length, and they alone, are not what the contract promises"},
     {"hidden-nonfinite", "NaN or infinity in hidden data comes through"},
     // the rest
-    {"constant-output", "out is one value everywhere"},
-    {"row-zero", "a row is zero"},
-    {"row-nan", "a row is NaN"},
+    {"constant-output", "out is one value everywhere", true},
+    {"row-zero", "a row that sees keys is zero, as if it saw none", true},
+    {"row-nan", "a row is NaN", true},
     {"numerics", "the result fits wider arithmetic than the contract declares"},
 };
 
@@ -78,6 +94,12 @@ constexpr CauseClass kCauseClasses[] = {
 
 std::span<const CauseClass> CauseClasses() {
   return kCauseClasses;
+}
+
+bool IsSymptom(std::string_view cause_class) {
+  return std::ranges::any_of(kCauseClasses, [&](const CauseClass& one) {
+    return one.is_symptom && one.id == cause_class;
+  });
 }
 
 }  // namespace attest

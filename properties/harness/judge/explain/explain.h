@@ -14,6 +14,7 @@
 #include "impl/attention/visibility.h"
 #include "impl/reference/bound.h"
 #include "impl/reference/reference.h"
+#include "properties/harness/case/case.h"
 #include "properties/harness/judge/outcome.h"
 
 namespace attest {
@@ -22,8 +23,11 @@ namespace attest {
 struct CauseClass {
   std::string_view id;       // kebab-case: "causal-ignored"
   std::string_view meaning;  // one clause
+  bool is_symptom = false;   // says what the wrong rows look like, and not what made them so
 };
 std::span<const CauseClass> CauseClasses();
+// Of a class's id; false for what is none.
+bool IsSymptom(std::string_view cause_class);
 
 struct Explanation {
   std::string cause_class;  // one of CauseClasses, "" where no cause fits
@@ -38,7 +42,7 @@ struct Mismatch {
   ErrorBound& bound;
   const Outcome& outcome;
   const Contract& contract;
-  bool is_packed = false;  // Storage::packed
+  Storage storage = {};  // of the case
 };
 
 // The cause that fits the row `witness` of the outcome and, among such, most of the other wrong rows

@@ -64,6 +64,32 @@ void Padded(Problem& p) {
 void Masked(Problem& p) {
   p.mask = RandomPlane(p);
 }
+void Prefixed(Problem& p) {
+  p.causal = true;
+  p.diagonal_offset = {-3, -1};
+  p.prefix_lengths = {0, 5};
+}
+void WideWindow(Problem& p) {
+  p.diagonal_offset = {1, 3};
+  p.window = {(1 << 16) + 2, 1};
+}
+void QueryPadded(Problem& p) {
+  p.query_lengths = {5, 6};
+}
+
+// Hides what `hides` says.
+std::function<void(Problem&)> Hiding(std::function<bool(const Row&, int64_t)> hides) {
+  return [hides](Problem& p) {
+    BitPlane plane = VisiblePlane(p);
+    size_t at = 0;
+    ForEachRow(p, [&](const Row& row) {
+      for (int64_t j = 0; j < p.kv_len; ++j, ++at) {
+        if (hides(row, j)) plane.bits[at] = 0;
+      }
+    });
+    p.mask = std::move(plane);
+  };
+}
 void Biased(Problem& p) {
   p.bias = RandomPlane(p);
 }
@@ -104,6 +130,43 @@ std::vector<FaultyKernel> VisibilityFaults() {
        })},
       {"batch-0-for-all", Padded, Solves([](Problem& p) {
          p.key_lengths = {6, 6};
+       })},
+      {"lengths-mistaken", QueryPadded, Solves([](Problem& p) {
+         p.key_lengths = {5, 6};
+       })},
+      {"prefix-off-by-one", Prefixed, Solves([](Problem& p) {
+         p.prefix_lengths = {1, 5};
+       })},
+      {"prefix-off-by-one", Prefixed, Solves([](Problem& p) {
+         p.prefix_lengths = {1, 6};
+       })},
+      {"narrow-integer", WideWindow, Solves([](Problem& p) { p.window.left = 2; })},
+      // The key's tile of 4 starts where the query's does, and so does its triangle.
+      {"triangle-repeated", Causal, Solves([](Problem& p) {
+         const Problem before = p;
+         p.causal = false;
+         Hiding([&](const Row& row, int64_t j) {
+           return j % 4 > (row.query + before.DiagonalOffset(row.batch)) % 4;
+         })(p);
+       })},
+      // Tiles of 4 whose last key the last query of the row's own tile does not see.
+      {"last-tile-dropped", Causal, Solves([](Problem& p) {
+         Hiding([&](const Row& row, int64_t j) {
+           const int64_t last_query = std::min<int64_t>(row.query / 4 * 4 + 3, 6);
+           const int64_t last_key = std::min<int64_t>(j / 4 * 4 + 3, 10);
+           return last_key > last_query + p.DiagonalOffset(row.batch);
+         })(p);
+       })},
+      {"mask-head-major", Masked, Solves([](Problem& p) {
+         const BitPlane right = *p.mask;
+         size_t at = 0;
+         ForEachRow(p, [&](const Row& row) {
+           const int64_t plane = row.head * p.batch + row.batch;
+           for (int64_t j = 0; j < p.kv_len; ++j, ++at) {
+             p.mask->bits[at] =
+                 right.At(plane / p.q_heads, plane % p.q_heads, row.query, j) ? 1 : 0;
+           }
+         });
        })},
       {"mask-ignored", Masked, Solves([](Problem& p) { p.mask.reset(); })},
       {"mask-inverted", Masked, Solves([](Problem& p) {
@@ -372,6 +435,113 @@ TEST(ExplainTest, WiderNumericsAreNotNamedForWhatIsNoRounding) {
     const Explanation found = shown.Explain();
     EXPECT_NE(found.cause_class, "numerics") << found.phrase;
   }
+}
+
+// What reaches the kernel in pages, in a ring, or as a past and new keys, is misread in ways of its own.
+TEST(ExplainTest, FaultsOfStorageAreNamedWhereItIsSo) {
+  struct Misread {
+    std::string_view cause_class;
+    Storage storage;
+    std::function<int64_t(int64_t)> key;  // that is read for one; -1 = none
+  };
+  Storage paged, ring, past;
+  paged.page_size = 3;
+  ring.ring = true;
+  past.past = 4;
+  const Misread all[] = {
+      {"page-misread", paged,
+       [](int64_t j) { return j % 3 == 0 ? std::max<int64_t>(j - 3, 0) : j; }},
+      {"ring-misread", ring, [](int64_t j) { return (j + 5) % 11; }},
+      {"past-ignored", past, [](int64_t j) { return j < 4 ? -1 : j; }},
+  };
+  for (const Misread& one : all) {
+    Problem p = OpenProblem();
+    Causal(p);  // or a ring that is turned shows in nothing
+    const Inputs inputs = InputsOf(p);
+    Inputs misread = inputs;
+    Problem seen = p;
+    Hiding([&](const Row&, int64_t j) { return one.key(j) < 0; })(seen);
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t h = 0; h < p.kv_heads; ++h)
+        for (int64_t j = 0; j < p.kv_len; ++j) {
+          const int64_t from = std::max<int64_t>(one.key(j), 0);
+          for (int64_t d = 0; d < p.head_dim; ++d)
+            misread.k.At(b, h, j, d) = inputs.k.At(b, h, from, d);
+          for (int64_t d = 0; d < p.value_dim; ++d)
+            misread.v.At(b, h, j, d) = inputs.v.At(b, h, from, d);
+        }
+    const Outcome outcome = RoundedOutcome(seen, misread);
+    EXPECT_EQ(Shown(p, inputs, outcome, one.storage).Explain().cause_class, one.cause_class);
+    EXPECT_NE(Shown(p, inputs, outcome).Explain().cause_class, one.cause_class)
+        << "nothing is stored so";
+  }
+}
+
+// Of keys too far into their tensor for 15 bits: those of the second head, from the 16th on.
+TEST(ExplainTest, KeysLostToANarrowOffsetAreNamed) {
+  Problem p = OpenProblem();
+  p.q_len = 1;
+  p.kv_len = 24;
+  p.head_dim = 1024;
+  p.batch = 1;
+  const Inputs inputs = InputsOf(p);
+  Problem short_of_keys = p;
+  Hiding([](const Row& row, int64_t j) { return row.head / 2 * 24 + j >= 32; })(short_of_keys);
+  const Explanation found = Shown(p, inputs, RoundedOutcome(short_of_keys, inputs)).Explain();
+  EXPECT_EQ(found.cause_class, "narrow-integer");
+  EXPECT_THAT(found.phrase, HasSubstr("32768 elements"));
+}
+
+// One key a row, whose score is above the bound in some.
+Explanation OfClampedScores(double bound) {
+  Problem p = OpenProblem();
+  p.kv_len = 1;
+  const Inputs inputs = InputsOf(p);
+  Inputs strong = inputs;
+  for (double& x : strong.q.values) x = RoundTo(p.dtype, 40 * x);
+  Outcome outcome = RoundedOutcome(p, strong);
+  for (double& x : outcome.lse.values) x = std::min(x, RoundTo(p.LseDType(), bound));
+  return Shown(p, strong, outcome).Explain();
+}
+
+TEST(ExplainTest, AClampIsNamedWhereItIsARoundOne) {
+  EXPECT_EQ(OfClampedScores(20).cause_class, "scores-clamped");
+  EXPECT_NE(OfClampedScores(20.13).cause_class, "scores-clamped");
+}
+
+// Scores of 1600 where the query is the first of a tile of four, and of -1600 elsewhere and in all of head 3. Of rows
+// that are lost out is what `lost` says.
+Explanation OfLostRows(std::function<bool(const Row&)> is_lost, double lost) {
+  Problem p = OpenProblem();
+  Inputs inputs = InputsOf(p);
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t h = 0; h < p.kv_heads; ++h)
+      for (int64_t j = 0; j < p.kv_len; ++j) inputs.k.At(b, h, j, 0) = 1;
+  ForEachRow(p, [&](const Row& row) {
+    const bool is_strong = row.head != 3 && row.query % 4 == 0;
+    inputs.q.At(row.batch, row.head, row.query, 0) = is_strong ? 4000 : -4000;
+  });
+  Outcome outcome = RoundedOutcome(p, inputs);
+  ForEachRow(p, [&](const Row& row) {
+    if (!is_lost(row)) return;
+    for (int64_t d = 0; d < p.value_dim; ++d) {
+      outcome.out.At(row.batch, row.head, row.query, d) = lost;
+    }
+  });
+  return Shown(p, inputs, outcome).Explain();
+}
+
+TEST(ExplainTest, LostRowsAreToldApartByThoseThatAreRight) {
+  const auto is_weak = [](const Row& row) { return row.query % 4 != 0; };
+  const double nan = std::nan("");
+  EXPECT_EQ(
+      OfLostRows([&](const Row& row) { return is_weak(row) && row.head != 3; }, nan).cause_class,
+      "shared-maximum");
+  EXPECT_EQ(
+      OfLostRows([&](const Row& row) { return is_weak(row) || row.head == 3; }, 0).cause_class,
+      "starting-maximum");
+  EXPECT_EQ(OfLostRows([](const Row&) { return true; }, nan).cause_class, "row-nan")
+      << "beside no right row";
 }
 
 // Keys that all heads share: that the values are misread says it, and once.

@@ -1,5 +1,7 @@
 #include "properties/harness/judge/explain/feature_faults.h"
 
+#include <cmath>
+
 #include "properties/harness/judge/explain/testing.h"
 
 namespace attest {
@@ -8,6 +10,10 @@ namespace {
 void Capped(Problem& p) {
   p.softcap = 1.5;
   p.alibi_slopes = {2, 1, 0.5, 0.25};
+}
+void FirstRowSeesOneKey(Problem& p) {
+  Capped(p);
+  p.causal = true;
 }
 void Sunk(Problem& p) {
   p.causal = true;
@@ -55,6 +61,9 @@ std::vector<FaultyKernel> FeatureFaults() {
       {"sinks-ignored", Sunk, Solves([](Problem& p) { p.sinks.reset(); })},
       {"causal-ignored", Sunk, Solves([](Problem& p) { p.causal = false; })},
       {"diagonal-top-left", Sunk, Solves([](Problem& p) { p.diagonal_offset.clear(); })},
+      {"diagonal-slid", Sunk, Solves([](Problem& p) {
+         p.diagonal_offset = {1, 5};
+       })},
       {"dropout-ignored", Dropped, Solves([](Problem& p) { p.dropout.reset(); })},
       {"dropout-unscaled", Dropped, Solves([](Problem& p) { p.dropout->probability = 0; })},
       {"documents-ignored", documents, Solves([](Problem& p) { p.documents.reset(); })},
@@ -79,6 +88,27 @@ std::vector<FaultyKernel> FeatureFaults() {
          for (size_t n = 3; n < 12; ++n) p.block_mask->plane.bits[n] = n % 3 == 1 ? 0 : 1;
        })},
       {"alibi-anchor", slid_alibi, Solves([](Problem& p) { p.diagonal_offset.clear(); })},
+      {"alibi-slopes", Capped, Solves([](Problem& p) {
+         p.alibi_slopes = {0.25, 0.0625, 0.015625, 0.00390625};
+       })},
+      {"softcap-value", FirstRowSeesOneKey, Solves([](Problem& p) { p.softcap = 2.5; })},
+      {"head-dim-tail", Capped,
+       [](const Problem& p, Inputs inputs) {
+         for (size_t n = 0; n < inputs.q.values.size(); ++n) {
+           if (n % 6 >= 4) inputs.q.values[n] = 0;
+         }
+         return RoundedOutcome(p, inputs);
+       }},
+      {"sinks-repeated", Sunk, Solves([](Problem& p) {
+         for (double& sink : *p.sinks) sink += std::log(3.0);
+       })},
+      // Five keys fill up a tile of 16, at the least score that a softcap of 1.5 leaves.
+      {"padded-keys-attended", Capped,
+       Solves([](Problem& p) { p.sinks = std::vector<double>(4, std::log(5.0) - 1.5); })},
+      {"padded-keys-attended", Sunk, Solves([](Problem& p) {
+         for (double& sink : *p.sinks) sink = std::log(std::exp(sink) + 5);
+       })},
+      {"dropout-scale", Dropped, Solves([](Problem& p) { p.dropout->probability = 0.2505; })},
       {"dropout-order", Dropped, Solves([](Problem& p) {
          p.mask = p.dropout->keep;
          p.dropout.reset();
@@ -88,6 +118,23 @@ std::vector<FaultyKernel> FeatureFaults() {
 
 TEST(FeatureFaultsTest, FeaturesThatAreIgnoredOrTakenOtherwiseAreNamed) {
   ExpectNamed(FeatureFaults());
+}
+
+// A number that is free would explain any one row: round ones are named, and those that all rows agree on.
+TEST(FeatureFaultsTest, NumbersThatNothingSpeaksForAreNotNamed) {
+  Problem p = OpenProblem();
+  FirstRowSeesOneKey(p);
+  const Inputs inputs = InputsOf(p);
+  Problem other = p;
+  other.softcap = 2.5317;
+  EXPECT_NE(Shown(p, inputs, RoundedOutcome(other, inputs)).Explain().cause_class, "softcap-value");
+  p = OpenProblem();
+  Dropped(p);
+  other = p;
+  other.dropout->probability = 0.2505;
+  Outcome uneven = RoundedOutcome(other, inputs);
+  uneven.out.values[3] *= 1.001;
+  EXPECT_NE(Shown(p, inputs, uneven).Explain().cause_class, "dropout-scale");
 }
 
 // The scores alone are those of another problem; out and lse are right.

@@ -41,6 +41,7 @@ class Scene {
   ErrorBound& bound() const { return mismatch_.bound; }
   const Outcome& outcome() const { return mismatch_.outcome; }
   const RuleContext& context() const { return context_; }
+  const Storage& storage() const { return mismatch_.storage; }
 
   RowCase CaseOf(const Row& row) const;
   // Makes the row read the plane (and the values) of row `at`.

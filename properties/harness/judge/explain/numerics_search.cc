@@ -19,6 +19,9 @@ constexpr size_t kManyRowsOneIn = 8;
 // one half of the tensor by chance once in 32 times, eight lean to one side once in 128.
 constexpr size_t kRowsOfAPlace = 6, kRowsOfASide = 8;
 
+// Wrong rows from which two changes are evidence: one row or two are covered by nearly any two.
+constexpr size_t kRowsOfTwo = 3;
+
 struct Widening {
   std::string key;  // of `numerics`
   std::string value;
@@ -103,6 +106,7 @@ class Search {
       if (leans && !one.leans) continue;
       if (Covers({&one})) return Json({&one});
     }
+    if (survey_.wrong.size() < kRowsOfTwo) return {};
     for (size_t n = 1; n < all.size(); ++n) {
       for (size_t i = 0; i < n; ++i) {
         if (all[i].key == all[n].key || (leans && !(all[i].leans && all[n].leans))) continue;

@@ -113,13 +113,13 @@ class ComputedRule::Impl {
                                            with_weights);
     };
     if (!rule_.terms.empty()) softmax_ = softmax_of(rule_.terms, with_weights_);
-    if (softmax_ && rule_.divisor && !rule_.divisor->empty()) {
+    if (rule_.divisor && !rule_.divisor->empty()) {
       divisor_ = softmax_of(*rule_.divisor, false);
     }
   }
 
   RowAnswer Answer(Precision precision) const {
-    if (!softmax_) return EmptyAnswer();
+    if (!softmax_) return EmptyAnswer(precision);
     RowAnswer answer;
     answer.is_evidence = !softmax_->IsUnconstrained() && !(divisor_ && divisor_->IsUnconstrained());
     if (!answer.is_evidence) return answer;
@@ -148,7 +148,7 @@ class ComputedRule::Impl {
   }
 
  private:
-  RowAnswer EmptyAnswer() const {
+  RowAnswer EmptyAnswer(Precision precision) const {
     RowAnswer answer;
     const auto out = PromisedOut(contract_.semantics.empty_row);
     const auto lse = PromisedLse(contract_.semantics.lse_empty_row);
@@ -157,6 +157,12 @@ class ComputedRule::Impl {
     answer.out_bound.assign(answer.out.size(), 0);
     answer.lse = lse.value_or(0);
     answer.lse_bound = lse && rule_.lse_part != LsePart::kFree ? 0 : kInf;
+    // No value, divided by a sum that has terms.
+    if (divisor_) {
+      answer.is_evidence = !divisor_->IsUnconstrained();
+      answer.out.assign(answer.out.size(), 0);
+      SetLse(precision, answer);
+    }
     if (with_weights_) answer.weights.assign(static_cast<size_t>(p_.kv_len), 0);
     answer.weights_bound.assign(answer.weights.size(), 0);
     return answer;
@@ -176,7 +182,7 @@ class ComputedRule::Impl {
     double lse = sum.lse();
     if (rule_.lse_part == LsePart::kSum) lse -= sum.max();
     if (rule_.lse_part == LsePart::kMax) lse = sum.max();
-    answer.lse = rule_.lse_factor * lse;
+    answer.lse = rule_.lse_factor * lse + rule_.lse_offset;
     answer.lse_bound = rule_.lse_part == LsePart::kFree
                            ? kInf
                            : std::abs(rule_.lse_factor) * sum.BoundAt(precision).lse;
@@ -278,9 +284,9 @@ PlainRow::PlainRow(const RuleContext& context, const RowRule& rule)
   const double shift = rule.is_divided ? sum.lse() : own.max;
   for (double& weight : weights_) weight = rule.out_factor * std::exp(weight - shift);
   stretch_ = std::abs(rule.out_factor) * std::exp(own.lse() - shift);
-  lse_ = rule.lse_factor * (rule.lse_part == LsePart::kSum   ? std::log(sum.sum)
-                            : rule.lse_part == LsePart::kMax ? sum.max
-                                                             : sum.lse());
+  lse_ = rule.lse_offset + rule.lse_factor * (rule.lse_part == LsePart::kSum   ? std::log(sum.sum)
+                                              : rule.lse_part == LsePart::kMax ? sum.max
+                                                                               : sum.lse());
 }
 
 double PlainRow::Out(int64_t lane) const {

@@ -61,6 +61,7 @@ struct RowRule {
   bool is_divided = true;  // false: weights stay relative to the largest score
   double out_factor = 1;
   double lse_factor = 1;
+  double lse_offset = 0;  // added to it
   LsePart lse_part = LsePart::kWhole;
   InputRounding rounding;
 

@@ -14,6 +14,8 @@ namespace attest {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+// 10: scores of smaller sizes are common, and a round one says nothing.
+constexpr double kLeastBound = 10;
 constexpr double kLn2 = 0.6931471805599453;
 
 int64_t RoundUp(int64_t n, int64_t multiple) {
@@ -51,12 +53,24 @@ void AddScales(const Problem& p, HypothesisBank& bank) {
   });
 }
 
+// Whether out of the row is wrong in some lane.
+bool OutIsWrong(const Scene& scene, const Row& row) {
+  const RowNumbers& bound = scene.bound().WorstOf(row);
+  for (size_t d = 0; d < bound.out.size(); ++d) {
+    const auto lane = static_cast<int64_t>(d);
+    const double expected = scene.reference().out.At(row.batch, row.head, row.query, lane);
+    const double observed = scene.outcome().out.At(row.batch, row.head, row.query, lane);
+    if (!WithinBound(observed, expected, bound.out[d])) return true;
+  }
+  return false;
+}
+
 // The scale that would give the observed lse, found by bisection on a grid: one equation, one
-// unknown, so that out and the other rows are what makes it evidence.
+// unknown, so that out, which has to be wrong too, and the other rows are what makes it evidence.
 std::optional<double> FitScale(const Scene& scene, const Row& witness) {
   const Array& lse = scene.outcome().lse;
   RowRule rule = scene.TrueRule(witness);
-  if (lse.empty() || rule.terms.size() < 2) return std::nullopt;
+  if (lse.empty() || rule.terms.size() < 2 || !OutIsWrong(scene, witness)) return std::nullopt;
   const double observed = lse.At(witness.batch, witness.head, witness.query, 0);
   RowRule plain = rule;
   plain.scale = 1;
@@ -94,13 +108,16 @@ void AddFittedScale(HypothesisBank& bank) {
                [scale = *fitted](RowRule& rule) { rule.scale = scale; });
 }
 
-// What each term's weight is too large by, as a logarithm, where the tiles from `first` on forget to
-// rescale what came before them when the running maximum grows.
-std::vector<double> MissedRescales(const RuleContext& context, const RowRule& rule, int64_t tile,
-                                   int64_t first) {
+// By how much the running maximum grows at each tile that holds terms, from the tile `first` on, and
+// where among the terms those tiles end.
+struct Growth {
+  std::vector<double> by;
+  std::vector<size_t> ends;
+};
+
+Growth GrowthOf(const RuleContext& context, const RowRule& rule, int64_t tile, int64_t first) {
   const std::vector<double> scores = ScoresOf(context, rule, rule.terms);
-  std::vector<double> missed(scores.size(), 0.0), growth;
-  std::vector<size_t> ends;  // of the tiles that hold terms
+  Growth growth;
   double max = -kInf;
   for (size_t n = 0; n < scores.size();) {
     const int64_t index = rule.terms[n].key / tile;
@@ -108,16 +125,41 @@ std::vector<double> MissedRescales(const RuleContext& context, const RowRule& ru
     for (; n < scores.size() && rule.terms[n].key / tile == index; ++n) {
       next = std::max(next, scores[n]);
     }
-    growth.push_back(index >= first && max > -kInf ? next - max : 0);
-    ends.push_back(n);
+    growth.by.push_back(index >= first && max > -kInf ? next - max : 0);
+    growth.ends.push_back(n);
     max = next;
   }
+  return growth;
+}
+
+// What each term's weight is too large by, as a logarithm, where the tiles from `first` on forget to
+// rescale what came before them when the running maximum grows.
+std::vector<double> MissedRescales(const RuleContext& context, const RowRule& rule, int64_t tile,
+                                   int64_t first) {
+  const Growth growth = GrowthOf(context, rule, tile, first);
+  std::vector<double> missed(rule.terms.size(), 0.0);
   double total = 0;
-  for (size_t t = ends.size(); t-- > 0;) {
-    for (size_t n = t == 0 ? 0 : ends[t - 1]; n < ends[t]; ++n) missed[n] = total;
-    total += growth[t];
+  for (size_t t = growth.ends.size(); t-- > 0;) {
+    for (size_t n = t == 0 ? 0 : growth.ends[t - 1]; n < growth.ends[t]; ++n) missed[n] = total;
+    total += growth.by[t];
   }
   return missed;
+}
+
+// A tile weighed by the maximum from before it, and taken to be relative to the new one.
+void AddStaleMaxima(const Problem& p, HypothesisBank& bank) {
+  const RuleContext* context = &bank.scene().context();
+  for (int64_t tile = 1; tile <= 128 && tile < p.kv_len; tile *= 2) {
+    bank.AddRule(
+        "rescale-missing",
+        fmt::format("a tile were weighed by the maximum from before it (tiles of {})", tile),
+        [tile, context](RowRule& rule) {
+          const Growth growth = GrowthOf(*context, rule, tile, 1);
+          for (size_t t = 0, n = 0; t < growth.ends.size(); ++t) {
+            for (; n < growth.ends[t]; ++n) rule.terms[n].bias += growth.by[t];
+          }
+        });
+  }
 }
 
 void AddRescales(const Problem& p, HypothesisBank& bank) {
@@ -198,14 +240,17 @@ std::vector<double> SplitLses(const RuleContext& context, const RowRule& rule, i
   return lses;
 }
 
+// What splits merged with wrong weights give as the lse: max lse + ln of the sum of the weights; the same to the base
+// of the weights; or what comes by a path of its own.
+enum class MergedLse { kNatural, kToTheBase, kAny };
+
 // Splits whose results are merged with weights exp(exponent * (lse_i - max lse)), where an exponent
-// of 1 is right. The merged lse is max lse + ln of the sum of those weights; or, with `any_lse`, it
-// comes by a path of its own.
+// of 1 is right.
 void AddMerge(HypothesisBank& bank, int64_t split, std::string_view how, double exponent,
-              bool any_lse) {
+              MergedLse kind) {
   const RuleContext* context = &bank.scene().context();
   bank.AddRule("split-merge", fmt::format("splits of {} keys were {}", split, how),
-               [context, split, exponent, any_lse](RowRule& rule) {
+               [context, split, exponent, kind](RowRule& rule) {
                  const std::vector<double> lses = SplitLses(*context, rule, split);
                  if (lses.empty()) return;
                  const double max = *std::max_element(lses.begin(), lses.end());
@@ -213,7 +258,11 @@ void AddMerge(HypothesisBank& bank, int64_t split, std::string_view how, double 
                  for (size_t n = 0; n < lses.size(); ++n) {
                    rule.terms[n].bias += (exponent - 1) * (lses[n] - max);
                  }
-                 if (any_lse && rule.terms != right) rule.lse_part = LsePart::kFree;
+                 if (rule.terms == right) return;
+                 if (kind == MergedLse::kAny) rule.lse_part = LsePart::kFree;
+                 if (kind != MergedLse::kToTheBase || exponent == 0) return;
+                 rule.lse_factor = 1 / exponent;
+                 rule.lse_offset = (1 - rule.lse_factor) * max;
                });
 }
 
@@ -225,10 +274,10 @@ void AddMerges(const Problem& p, HypothesisBank& bank) {
   }
   for (int64_t tile = 4; tile <= 128 && tile < p.kv_len; tile *= 2) splits.insert(tile);
   for (const int64_t split : splits) {
-    for (const bool any_lse : {false, true}) {
-      AddMerge(bank, split, "merged in base 2", kLn2, any_lse);
-      AddMerge(bank, split, "merged with log2(e) too much", 1 / kLn2, any_lse);
-      AddMerge(bank, split, "averaged without weights", 0, any_lse);
+    for (const MergedLse kind : {MergedLse::kNatural, MergedLse::kToTheBase, MergedLse::kAny}) {
+      AddMerge(bank, split, "merged in base 2", kLn2, kind);
+      AddMerge(bank, split, "merged with log2(e) too much", 1 / kLn2, kind);
+      AddMerge(bank, split, "averaged without weights", 0, kind);
     }
   }
 }
@@ -273,6 +322,41 @@ void AddEmptyRows(HypothesisBank& bank) {
   add("an empty row were the mean of the values within the length", true, true);
 }
 
+// A bound on scores that the lse of a row suggests, where all or one of its scores lie beyond it; to two digits, or the
+// number would be no evidence.
+std::vector<double> BoundsOnScores(const Scene& scene, const Row& witness) {
+  const Array& lse = scene.outcome().lse;
+  const size_t terms = scene.TrueRule(witness).terms.size();
+  if (lse.empty() || terms == 0) return {};
+  std::vector<double> bounds;
+  for (const double lost : {0.0, std::log(static_cast<double>(terms))}) {
+    const double bound = lse.At(witness.batch, witness.head, witness.query, 0) - lost;
+    if (!(std::abs(bound) >= kLeastBound) || !std::isfinite(bound)) continue;
+    const double unit = std::pow(10, std::floor(std::log10(std::abs(bound))) - 1);
+    const double round = std::round(bound / unit) * unit;
+    if (std::abs(bound - round) <= 1e-5 * std::abs(bound)) bounds.push_back(round);
+  }
+  return bounds;
+}
+
+void AddClampedScores(HypothesisBank& bank) {
+  const RuleContext* context = &bank.scene().context();
+  for (const double bound : BoundsOnScores(bank.scene(), bank.witness())) {
+    for (const bool above : {true, false}) {
+      bank.AddRule(
+          "scores-clamped",
+          fmt::format("scores {} {:.6g} were taken for it", above ? "above" : "below", bound),
+          [bound, above, context](RowRule& rule) {
+            const std::vector<double> scores = ScoresOf(*context, rule, rule.terms);
+            for (size_t n = 0; n < scores.size(); ++n) {
+              const bool is_beyond = above ? scores[n] > bound : scores[n] < bound;
+              if (is_beyond) rule.terms[n].bias += bound - scores[n];
+            }
+          });
+    }
+  }
+}
+
 // A factor on out that one element suggests; the other lanes and rows are the evidence.
 void AddFactor(HypothesisBank& bank) {
   const Row& witness = bank.witness();
@@ -299,8 +383,10 @@ void AddSoftmaxFaults(HypothesisBank& bank) {
   const Problem& p = bank.problem();
   if (p.kv_len == 0) return;
   AddLogarithms(bank);
+  AddClampedScores(bank);
   AddScales(p, bank);
   AddRescales(p, bank);
+  AddStaleMaxima(p, bank);
   AddDivisions(p, bank);
   bank.AddRule("scores-ignored", "every visible key weighed the same", [](RowRule& rule) {
     rule.scale = 0;

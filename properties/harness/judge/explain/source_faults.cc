@@ -11,6 +11,9 @@
 namespace attest {
 namespace {
 
+// 16: slots of a ring that a start is looked for among; each costs a row.
+constexpr int64_t kMostSlots = 16;
+
 // Whose vectors a fault misreads.
 enum class Which { kKeysAndValues, kKeys, kValues };
 
@@ -162,6 +165,64 @@ void AddShiftedValues(const Problem& p, HypothesisBank& bank) {
   shift("the values lay in reverse", [n](int64_t j) { return n - 1 - j; });
 }
 
+// The first key of each page, looked for in the page before.
+void AddPages(HypothesisBank& bank) {
+  const int64_t page_size = bank.scene().storage().page_size;
+  if (page_size == 0) return;
+  bank.AddRule(
+      "page-misread",
+      fmt::format("the first key of a page, of {}, were read from the page before", page_size),
+      [page_size](RowRule& rule) {
+        for (Term& term : rule.terms) {
+          if (term.key % page_size != 0) continue;
+          term.k.key = term.v.key = std::max<int64_t>(term.key - page_size, 0);
+        }
+      });
+}
+
+// Keys whose place in the tensor does not fit a narrow integer, and which are lost for it.
+void AddLostOffsets(const Problem& p, HypothesisBank& bank) {
+  for (const int bits : {15, 16, 31}) {
+    const int64_t end = int64_t{1} << bits;
+    if (p.batch * p.kv_heads * p.kv_len * p.head_dim <= end) continue;
+    bank.Add("narrow-integer",
+             fmt::format("keys were left out that lie {} elements or more into their tensor", end),
+             [scene = &bank.scene(), end](const Row& row) {
+               const Problem& all = scene->problem();
+               RowRule rule = scene->TrueRule(row);
+               const int64_t first =
+                   (row.batch * all.kv_heads + row.head / all.heads_per_kv_head()) * all.kv_len;
+               std::erase_if(rule.terms, [&](const Term& term) {
+                 return (first + term.key) * all.head_dim >= end;
+               });
+               return rule;
+             });
+  }
+}
+
+// Keys that come as a past, left out.
+void AddPast(HypothesisBank& bank) {
+  const int64_t past = bank.scene().storage().past;
+  if (past == 0) return;
+  bank.AddRule("past-ignored", "the keys of the past were left out", [past](RowRule& rule) {
+    std::erase_if(rule.terms, [past](const Term& term) { return term.key < past; });
+  });
+}
+
+// A ring read from another slot than its first.
+void AddRings(const Problem& p, HypothesisBank& bank) {
+  if (!bank.scene().storage().ring) return;
+  for (int64_t by = 1; by < std::min(p.kv_len, kMostSlots); ++by) {
+    bank.AddRule("ring-misread",
+                 fmt::format("the ring were read from the slot {} after its first", by),
+                 [by, n = p.kv_len](RowRule& rule) {
+                   for (Term& term : rule.terms) {
+                     term.k.key = term.v.key = (term.key + by) % n;
+                   }
+                 });
+  }
+}
+
 // The products over the leading multiple of `tile` of the head dimension alone.
 void AddHeadDimTails(const Problem& p, HypothesisBank& bank) {
   for (int64_t tile = 2; tile <= 64; tile *= 2) {
@@ -202,6 +263,10 @@ void AddRoundedInputs(const Problem& p, HypothesisBank& bank) {
 void AddSourceFaults(HypothesisBank& bank) {
   const Problem& p = bank.problem();
   if (p.kv_len == 0) return;
+  AddPages(bank);
+  AddPast(bank);
+  AddRings(p, bank);
+  AddLostOffsets(p, bank);
   AddKvHeads(p, bank);
   AddBatches(p, bank);
   AddQueries(p, bank);

@@ -12,6 +12,7 @@ namespace attest {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr int64_t kLargestTile = 128;  // as far as anyone knows
 
 class Symptoms {
  public:
@@ -25,6 +26,7 @@ class Symptoms {
     }
     if (auto found = StartingMaximum(); !found.phrase.empty()) return found;
     if (auto found = HiddenMaximum(); !found.phrase.empty()) return found;
+    if (auto found = SharedMaximum(); !found.phrase.empty()) return found;
     return Leak();
   }
 
@@ -36,8 +38,8 @@ class Symptoms {
   }
 
   Explanation Weak() const {
-    const auto sees_no_key = [&](const Row& row) { return SeesNoKey(p_, row); };
-    if (std::ranges::all_of(survey_.wrong, sees_no_key)) {
+    const auto is_empty = [&](const Row& row) { return IsEmptyRow(p_, row); };
+    if (std::ranges::all_of(survey_.wrong, is_empty)) {
       return {"empty-row",
               "rows that see no key, and they alone, are not what the contract promises"};
     }
@@ -98,12 +100,14 @@ class Symptoms {
     return std::log(TraitsOf(type).min_subnormal / 2);
   }
 
-  // Whether the rows that look empty, though they see keys, are exactly those that `is_lost` picks;
-  // with something to compare, for of one row alone anything may be the cause.
+  // Whether the rows that look empty, though they see keys, are exactly those that `is_lost` picks; with something to
+  // compare, for of one row alone anything may be the cause, and where all are NaN, too.
   template <typename IsLost>
   bool LooksEmptyWhere(IsLost is_lost) const {
     const auto sees_keys = [&](const Row& row) { return !SeesNoKey(p_, row); };
-    return survey_.wrong.size() + survey_.right.size() > 1 &&
+    const bool has_right = std::ranges::any_of(survey_.right, sees_keys);
+    const bool has_zeros = survey_.wrong.size() > 1 && IsFilledWith(witness_, 0);
+    return (has_right || has_zeros) &&
            std::all_of(
                survey_.wrong.begin(), survey_.wrong.end(),
                [&](const Row& row) { return sees_keys(row) && LooksEmpty(row) && is_lost(row); }) &&
@@ -136,6 +140,32 @@ class Symptoms {
     if (!LooksEmpty(witness_) || !LooksEmptyWhere(is_dwarfed)) return {};
     return {"hidden-maximum",
             "the maximum was taken over hidden keys too, beside whose scores the visible vanish"};
+  }
+
+  // The largest score of the rows that share a tile of queries with this one.
+  double TileMaximum(const Row& row, int64_t tile) const {
+    double largest = -kInf;
+    const int64_t first = row.query / tile * tile;
+    for (int64_t i = first; i < std::min(first + tile, p_.q_len); ++i) {
+      largest = std::max(largest, VisibleMaximum({row.batch, row.head, i}));
+    }
+    return largest;
+  }
+
+  // Beside the scores of a neighbour those of the lost rows vanish.
+  Explanation SharedMaximum() const {
+    if (!LooksEmpty(witness_)) return {};
+    for (int64_t tile = 2; tile < 2 * p_.q_len && tile <= kLargestTile; tile *= 2) {
+      const auto is_dwarfed = [&](const Row& row) {
+        return VisibleMaximum(row) - TileMaximum(row, tile) < Vanishes();
+      };
+      if (!LooksEmptyWhere(is_dwarfed)) continue;
+      return {"shared-maximum",
+              fmt::format("the maximum was taken over all rows of a tile of {} queries, beside the "
+                          "largest of which the row's own scores vanish",
+                          tile)};
+    }
+    return {};
   }
 
   bool KeyIsFinite(const Row& row, int64_t key) const {
@@ -196,6 +226,7 @@ class Symptoms {
   Explanation ConstantOutput() const {
     if (survey_.wrong.size() < 2 || p_.value_dim == 0) return {};
     const double value = OutAt(witness_, 0);
+    if (std::isnan(value)) return {};  // a row of NaN says it better
     for (const std::vector<Row>* rows : {&survey_.wrong, &survey_.right}) {
       for (const Row& row : *rows) {
         if (!IsFilledWith(row, value)) return {};

@@ -26,14 +26,15 @@ inline const Contract& Strict() {
 // A case, what a kernel made of it, and the judge's view of both.
 class Shown {
  public:
-  Shown(const Problem& p, const Inputs& inputs, Outcome outcome)
-      : p_(p),
+  Shown(const Problem& p, const Inputs& inputs, Outcome outcome, Storage storage = {})
+      : storage_(storage),
+        p_(p),
         inputs_(inputs),
         outcome_(std::move(outcome)),
         reference_(ReferenceFor(p_, inputs_, Strict())),
         bound_(p_, inputs_, reference_, Strict()) {}
 
-  Mismatch mismatch() { return {p_, inputs_, reference_, bound_, outcome_, Strict()}; }
+  Mismatch mismatch() { return {p_, inputs_, reference_, bound_, outcome_, Strict(), storage_}; }
   bool IsWrong() { return !TakeSurvey(mismatch()).wrong.empty(); }
   // Of the middle one of the wrong rows.
   Explanation Explain() {
@@ -44,6 +45,7 @@ class Shown {
   }
 
  private:
+  const Storage storage_;
   const Problem p_;
   const Inputs inputs_;
   const Outcome outcome_;

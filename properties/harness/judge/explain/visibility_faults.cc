@@ -33,6 +33,17 @@ void AddMaskAsNumber(const Scene& scene, const Row&, RowCase& c) {
   c.problem.mask.reset();
 }
 
+// A mask of [batch, head] planes whose planes are looked for in the order [head, batch].
+void AddHeadMajor(const Problem& p, HypothesisBank& bank) {
+  if (!p.mask || p.batch < 2 || p.q_heads < 2) return;
+  bank.AddCase("mask-head-major", "the planes of the mask lay in memory as [head, batch]",
+               [](const Scene& s, const Row& row, RowCase& c) {
+                 const Problem& all = s.problem();
+                 const int64_t plane = row.head * all.batch + row.batch;
+                 s.ReadMaskAt({plane / all.q_heads, plane % all.q_heads, row.query}, c);
+               });
+}
+
 void AddDropped(const Problem& p, HypothesisBank& bank) {
   if (p.causal) {
     AddOf(bank, "causal-ignored", "the causal flag were ignored",
@@ -183,6 +194,23 @@ void AddWindowEnds(const Problem& p, HypothesisBank& bank) {
   end("window-right-end", "right", &Window::right);
 }
 
+// A causal mask multiplied with that of the window: what both hide, and what the window hides alone, comes back.
+void AddReopened(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal || !p.window.active()) return;
+  bank.Add("window-ignored", "the window reopened what lies outside it, to causality too",
+           [scene = &bank.scene()](const Row& row) {
+             const RowCase c = scene->CaseOf(row);
+             RowRule rule = c.rule;
+             for (int64_t j = 0; j < scene->problem().kv_len; ++j) {
+               const unsigned why = WhyHidden(scene->problem(), row, j);
+               const bool is_outside = (why & kHiddenByWindow) != 0;
+               const unsigned still = is_outside ? why & ~(kHiddenByWindow | kHiddenByCausal) : why;
+               if (still == kHiddenByNothing) rule.terms.push_back(scene->TermOf(c, j));
+             }
+             return rule;
+           });
+}
+
 void AddWindowsIgnored(const Problem& p, HypothesisBank& bank) {
   if (!p.window.active()) return;
   AddOf(bank, "window-ignored", "the window were ignored", [](Problem& row) { row.window = {}; });
@@ -194,8 +222,101 @@ void AddWindowsIgnored(const Problem& p, HypothesisBank& bank) {
         [](Problem& row) { std::swap(row.window.left, row.window.right); });
 }
 
+// Ends that do not fit a narrow integer, and come out of it as others.
+void AddNarrowWindows(const Problem& p, HypothesisBank& bank) {
+  const auto narrow = [&](int bits, bool is_signed) {
+    const auto cut = [=](std::optional<int64_t> end) -> std::optional<int64_t> {
+      if (!end) return end;
+      const int64_t range = int64_t{1} << bits;
+      const int64_t low = *end & (range - 1);
+      return is_signed && low >= range / 2 ? low - range : low;
+    };
+    if (cut(p.window.left) == p.window.left && cut(p.window.right) == p.window.right) return;
+    AddOf(bank, "narrow-integer",
+          fmt::format("the ends of the window were kept in {} bits{}", bits,
+                      is_signed ? " with a sign" : ""),
+          [cut](Problem& row) {
+            row.window = {cut(row.window.left), cut(row.window.right)};
+          });
+  };
+  for (const int bits : {16, 32}) {
+    for (const bool is_signed : {false, true}) narrow(bits, is_signed);
+  }
+}
+
+// The triangle of a tile on the diagonal laid over every tile of keys.
+void AddTriangles(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal) return;
+  for (int64_t tile = 2; tile <= 128 && tile < 2 * p.kv_len; tile *= 2) {
+    bank.AddCase("triangle-repeated",
+                 fmt::format("the triangle of the diagonal lay over every tile of {} keys", tile),
+                 [tile](const Scene& s, const Row& row, RowCase& c) {
+                   const int64_t place = row.query + s.problem().DiagonalOffset(row.batch);
+                   const int64_t in_tile = (place % tile + tile) % tile;
+                   c.problem.causal = false;
+                   if (!c.problem.mask) {
+                     c.problem.mask = BitPlane{{1, 1, 1, c.problem.kv_len}, 4, {}};
+                     c.problem.mask->bits.assign(static_cast<size_t>(c.problem.kv_len), 1);
+                   }
+                   for (int64_t j = 0; j < c.problem.kv_len; ++j) {
+                     if (j % tile > in_tile) c.problem.mask->bits[static_cast<size_t>(j)] = 0;
+                   }
+                 });
+  }
+}
+
+// A head dimension of 0, taken for nothing to do.
+void AddNoComponents(const Problem& p, HypothesisBank& bank) {
+  if (p.head_dim > 0) return;
+  bank.AddRule("row-zero", "with a head_dim of 0 the row saw no key",
+               [](RowRule& rule) { rule.terms.clear(); });
+}
+
+// Prefix lengths off by one, or of no keys taken for one of a key.
+void AddPrefixes(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal || !p.prefix_lengths) return;
+  AddOf(bank, "prefix-off-by-one", "a prefix of no keys were taken for one of a key",
+        [](Problem& row) {
+          row.prefix_lengths->front() = std::max<int64_t>(row.prefix_lengths->front(), 1);
+        });
+  for (const int64_t by : {1, -1}) {
+    AddOf(bank, "prefix-off-by-one",
+          fmt::format("prefix lengths were one {}", by > 0 ? "more" : "less"),
+          [by](Problem& row) { row.prefix_lengths->front() += by; });
+  }
+}
+
+// Tiles on the diagonal skipped, unless the last query of their own tile sees all of them.
+void AddDiagonalTiles(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal) return;
+  for (int64_t tile = 2; tile <= 128 && tile < 2 * p.kv_len; tile *= 2) {
+    bank.Add("last-tile-dropped",
+             fmt::format("tiles of {} keys that reach past the diagonal were left out", tile),
+             [scene = &bank.scene(), tile](const Row& row) {
+               const Problem& all = scene->problem();
+               const int64_t last_query = std::min((row.query / tile + 1) * tile, all.q_len) - 1;
+               const int64_t place = last_query + all.DiagonalOffset(row.batch);
+               RowRule rule = scene->TrueRule(row);
+               std::erase_if(rule.terms, [&](const Term& term) {
+                 return std::min((term.key / tile + 1) * tile, all.kv_len) - 1 > place;
+               });
+               return rule;
+             });
+  }
+}
+
 // Lengths of another item, off by one, or rounded up, so that padding is attended with the data that lie there.
 void AddLengths(const Problem& p, HypothesisBank& bank) {
+  if (p.query_lengths) {
+    bank.AddCase("lengths-mistaken", "keys at or beyond the query length were hidden",
+                 [](const Scene& s, const Row& row, RowCase& c) {
+                   const int64_t queries =
+                       (*s.problem().query_lengths)[static_cast<size_t>(row.batch)];
+                   std::vector<int64_t> keys{c.problem.kv_len};
+                   if (c.problem.key_lengths) keys = *c.problem.key_lengths;
+                   c.problem.key_lengths = {std::min(keys.front(), queries)};
+                 });
+  }
   if (!p.key_lengths) return;
   const int64_t first_length = p.key_lengths->empty() ? 0 : p.key_lengths->front();
   AddOf(bank, "batch-0-for-all", "the key length of batch item 0 were used for all",
@@ -221,15 +342,22 @@ void AddLengths(const Problem& p, HypothesisBank& bank) {
 // more about where the wrong rows may be.
 void AddVisibilityFaults(HypothesisBank& bank) {
   const Problem& p = bank.problem();
+  AddNoComponents(p, bank);
+  AddPrefixes(p, bank);
   AddMisread(p, bank);
   AddDiagonalRules(p, bank);
   AddWindowEnds(p, bank);
   AddSlidDiagonals(bank);
   AddCausalEdge(p, bank);
   AddWindowsIgnored(p, bank);
+  AddReopened(p, bank);
+  AddNarrowWindows(p, bank);
   AddDropped(p, bank);
+  AddHeadMajor(p, bank);
   AddTransposed(p, bank);
   AddLengths(p, bank);
+  AddTriangles(p, bank);
+  AddDiagonalTiles(p, bank);
 }
 
 }  // namespace attest

@@ -1,6 +1,7 @@
 #include "properties/harness/sandbox/worker/server.h"
 
 #include <cxxabi.h>
+#include <link.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -46,6 +48,19 @@ std::optional<std::string> LimitMemory(uint64_t bytes) {
 std::string Dump(const json& value) {
   // A kernel's text need not be UTF-8.
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// The paths of the shared libraries in this process.
+std::set<std::string> LoadedLibraries() {
+  std::set<std::string> paths;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* into) {
+        if (info->dlpi_name != nullptr && info->dlpi_name[0] == '/')
+          static_cast<std::set<std::string>*>(into)->insert(info->dlpi_name);
+        return 0;
+      },
+      &paths);
+  return paths;
 }
 
 // What came out of the kernel as an exception, if anything did.
@@ -128,6 +143,7 @@ bool Server::Load(const json& request, int64_t id) {
   const auto options = request.at("options").get<StringPairs>();
   const int threads = request.at("threads").get<int>();
   tl::expected<Plugin, std::string> loaded;
+  const std::set<std::string> before = LoadedLibraries();
   const Thrown thrown = Guarded([&] { loaded = LoadPlugin(path, options, threads); });
   if (thrown.any)
     return ReplyError(id,
@@ -143,12 +159,15 @@ bool Server::Load(const json& request, int64_t id) {
   }
   if (!loaded) return ReplyError(id, loaded.error());
   plugin_ = std::move(*loaded);
+  std::set<std::string> files = LoadedLibraries();
+  for (const std::string& file : before) files.erase(file);
   return Reply(Dump({{"id", id},
                      {"name", plugin_.table->name},
                      {"version", plugin_.table->version},
                      {"contract", plugin_.contract},
                      {"concurrent", true},
-                     {"threads", true}}));
+                     {"threads", true},
+                     {"files", files}}));
 }
 
 bool Server::Map(const json& request, int64_t id) {

@@ -1,0 +1,113 @@
+#include "properties/harness/report/report_folder.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+class ReportFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "attest_folder_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  std::string Folder() const { return root_ + "/a/report"; }
+  void Put(const std::string& name, const std::string& text) const {
+    std::ofstream(Folder() + "/" + name) << text;
+  }
+  // Without the notes.
+  std::set<std::string> Files() const {
+    std::set<std::string> names;
+    std::error_code is_not_there;
+    for (const auto& entry : std::filesystem::directory_iterator(Folder(), is_not_there)) {
+      names.insert(entry.path().filename().string());
+    }
+    names.erase(".attest");
+    return names;
+  }
+
+  std::string root_;
+};
+
+TEST_F(ReportFolderTest, ALaterRunTakesAwayWhatAttestWroteAndNothingElse) {
+  {
+    ReportFolder first(Folder());
+    first.RemoveOld();
+    EXPECT_FALSE(std::filesystem::exists(Folder())) << "made with its first file";
+    ASSERT_TRUE(first.Write("old.toml", "case\n"));
+    ASSERT_TRUE(first.Write("twice.toml", "one\n"));
+    ASSERT_TRUE(first.Write("twice.toml", "two\n"));
+    ASSERT_TRUE(first.Write("edited.toml", "case\n"));
+    ASSERT_TRUE(first.Write("link.toml", "case\n"));
+  }
+  Put("edited.toml", "case\nseed = 2\n");
+  Put("mine.toml", "case\n");
+  Put("old.toml.partial", "ca");
+  std::filesystem::remove(Folder() + "/link.toml");
+  std::filesystem::create_symlink("mine.toml", Folder() + "/link.toml");
+  ReportFolder second(Folder());
+  second.RemoveOld();
+  EXPECT_THAT(Files(), UnorderedElementsAre("edited.toml", "mine.toml", "link.toml"));
+  ASSERT_TRUE(second.Write("new.toml", "case\n"));
+  EXPECT_EQ(Files().count("new.toml"), 1u);
+}
+
+TEST_F(ReportFolderTest, NothingIsTakenFromARunThatIsAtWork) {
+  ReportFolder first(Folder());
+  first.RemoveOld();
+  ASSERT_TRUE(first.Write("first.toml", "case\n"));
+  {
+    ReportFolder second(Folder());
+    second.RemoveOld();
+    ASSERT_TRUE(second.Write("second.toml", "case\n"));
+  }
+  EXPECT_THAT(Files(), UnorderedElementsAre("first.toml", "second.toml"));
+}
+
+TEST_F(ReportFolderTest, WhatANightWroteStays) {
+  ASSERT_TRUE(ReportFolder(Folder()).Write("night.toml", "case\n"));
+  ReportFolder run(Folder());
+  run.RemoveOld();
+  EXPECT_THAT(Files(), UnorderedElementsAre("night.toml"));
+}
+
+TEST_F(ReportFolderTest, NotesOnPlacesOutsideTheFolderAreNotFollowed) {
+  ReportFolder run(Folder());
+  run.RemoveOld();
+  ASSERT_TRUE(run.Write("a.toml", "x"));
+  const std::filesystem::path notes = Folder() + "/.attest";
+  std::string note;
+  std::ifstream(notes) >> note;
+  std::ofstream(root_ + "/a/mine") << "x";
+  std::ofstream(notes, std::ios::app) << note << " ../mine\n";
+  ReportFolder(Folder()).RemoveOld();  // the lock is held
+  EXPECT_EQ(Files().count("a.toml"), 1u);
+  std::filesystem::copy(Folder(), root_ + "/b");
+  ReportFolder(root_ + "/b").RemoveOld();
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/b/a.toml"));
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/a/mine"));
+}
+
+TEST_F(ReportFolderTest, AFolderThatCannotBeMadeIsOneLine) {
+  std::ofstream(root_ + "/file") << "x";
+  ReportFolder run(root_ + "/file/report");
+  run.RemoveOld();
+  const auto written = run.Write("a.toml", "x");
+  ASSERT_FALSE(written);
+  EXPECT_THAT(written.error(), HasSubstr("file/report"));
+}
+
+}  // namespace
+}  // namespace attest
