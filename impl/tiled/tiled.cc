@@ -72,7 +72,7 @@ class TiledRun {
   // The query rows being worked on: rows first .. first + rows of head `head`, item `batch`.
   struct Block {
     int64_t batch, head, first, rows;
-    KeyRange keys;  // the union of the rows' ranges
+    KeySpan keys;  // the union of the rows' ranges
   };
   struct Tile {
     int64_t first, keys;
@@ -155,7 +155,7 @@ template <typename T>
 void TiledRun<T>::RunBlock(Block block) {
   block.keys = {call_.kv_len, 0};
   for (int64_t r = 0; r < block.rows; ++r) {
-    const KeyRange range = RangeOfRow(call_, block.batch, block.first + r);
+    const KeySpan range = RangeOfRow(call_, block.batch, block.first + r);
     if (range.empty()) continue;
     block.keys.first = std::min(block.keys.first, range.first);
     block.keys.last = std::max(block.keys.last, range.last);
@@ -226,7 +226,7 @@ bool TiledRun<T>::MarkVisible(const Block& block, const Tile& tile) {
   bool any = false;
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t i = block.first + r;
-    const KeyRange range = RangeOfRow(call_, block.batch, i);
+    const KeySpan range = RangeOfRow(call_, block.batch, i);
     for (int64_t n = 0; n < tile.keys; ++n) {
       const int64_t j = tile.first + n;
       visible_(n, r) = j >= range.first && j < range.last &&

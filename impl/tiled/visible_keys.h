@@ -14,16 +14,16 @@
 namespace attest {
 
 // Half-open range of key positions.
-struct KeyRange {
+struct KeySpan {
   int64_t first = 0;
   int64_t last = 0;
   bool empty() const { return first >= last; }
 };
 
 // What length, causality with its prefix, and window leave to row i of batch item b.
-inline KeyRange RangeOfRow(const CallView& call, int64_t b, int64_t i) {
+inline KeySpan RangeOfRow(const CallView& call, int64_t b, int64_t i) {
   const int64_t diagonal = i + call.DiagonalOffset(b);
-  KeyRange range{0, call.KeyLength(b)};
+  KeySpan range{0, call.KeyLength(b)};
   if (call.causal) {
     range.last = std::min(range.last, std::max(diagonal + 1, call.PrefixLength(b)));
   }

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "properties/bench/harness.h"
+#include "properties/bench/kernels.h"
 #include "properties/bench/oracle_tables.h"
 #include "properties/bench/peers/peers.h"
 #include "properties/bench/surface.h"
@@ -111,8 +112,33 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingDirectory);
   peers->add_option("--cases", peers_options.cases, "The first so many of each suite")
       ->check(CLI::PositiveNumber);
+  auto* kernels = app.add_subcommand(
+      "kernels",
+      "How fast kernels are, beside the machine's peak, matrix products and each other; exit 1 where "
+      "one of ours fails");
+  attest::KernelsOptions kernels_options;
+  kernels->add_option("--max-len", kernels_options.max_len, "Leaves longer shapes out")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  kernels->add_option("--threads", kernels_options.threads, "Thread counts, a table each")
+      ->check(CLI::PositiveNumber)
+      ->delimiter(',')
+      ->capture_default_str();
+  kernels->add_option("--dtypes", kernels_options.dtypes, "Element types, a table each")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->delimiter(',')
+      ->capture_default_str();
+  kernels->add_option("--seconds", kernels_options.seconds, "Of each measurement")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  kernels
+      ->add_option("--repetitions", kernels_options.repetitions,
+                   "Of each measurement; the best counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
+    if (kernels->parsed()) return attest::PrintKernels(kernels_options) ? 0 : 1;
     if (peers->parsed()) return attest::PrintPeers(peers_options) ? 0 : 1;
     if (harness->parsed()) return attest::PrintHarness(harness_options) ? 0 : 1;
     if (workers->parsed()) return attest::PrintWorkers(workers_options) ? 0 : 1;

@@ -1,4 +1,4 @@
-// Scratch memory of the fast kernel: zeroed floats, aligned to a cache line.
+// Scratch memory of the fast kernel: floats aligned to a cache line, of no value until they are written.
 #ifndef ATTEST_TILED_FAST_ALIGNED_FLOATS_H_
 #define ATTEST_TILED_FAST_ALIGNED_FLOATS_H_
 
@@ -14,7 +14,7 @@ class AlignedFloats {
  public:
   // At least one float, so that get() can always be pointed at.
   explicit AlignedFloats(int64_t size)
-      : data_(new (kAlignment) float[static_cast<size_t>(std::max<int64_t>(size, 1))]()) {}
+      : data_(new (kAlignment) float[static_cast<size_t>(std::max<int64_t>(size, 1))]) {}
 
   float* get() const { return data_.get(); }
 

@@ -23,7 +23,7 @@ class BlockKernel {
   // Turns to another block, of at most as many rows as the kernel was made for.
   virtual void Start(const Block& block) = 0;
   // The keys that the block's rows may see.
-  virtual KeyRange keys() const = 0;
+  virtual KeySpan keys() const = 0;
   // Computes a part from scratch. `chunk` counts in kChunk keys.
   virtual void RunChunk(int64_t chunk, float* part) = 0;
   // What Finish writes as out and lse of the block's rows: a part, made by Clear and Merge. Where

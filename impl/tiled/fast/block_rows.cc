@@ -32,7 +32,7 @@ void BlockRows::Reset(const Block& block) {
 }
 
 TileRange BlockRows::RangeIn(const Tile& tile, int64_t r) const {
-  const KeyRange& keys = (*this)[r].keys;
+  const KeySpan& keys = (*this)[r].keys;
   return {std::clamp<int64_t>(keys.first - tile.first, 0, tile.count),
           std::clamp<int64_t>(keys.last - tile.first, 0, tile.count)};
 }

@@ -14,7 +14,7 @@ namespace attest::tiled_fast {
 // Query position i of query head `head`, which sees keys within `keys`.
 struct BlockRow {
   int64_t head, i;
-  KeyRange keys;
+  KeySpan keys;
 };
 
 // Keys first .. first + count of a batch item.
@@ -45,7 +45,7 @@ class BlockRows {
   int64_t size() const { return block_.rows; }
   const BlockRow& operator[](int64_t r) const { return rows_[static_cast<size_t>(r)]; }
   // The union of the ranges of all rows.
-  KeyRange keys() const { return keys_; }
+  KeySpan keys() const { return keys_; }
   // What row r may see of a tile, masks apart.
   TileRange RangeIn(const Tile& tile, int64_t r) const;
   // Whether key n of the tile, within RangeIn, is hidden by nothing else.
@@ -66,7 +66,7 @@ class BlockRows {
   const FastCall& fast_;
   Block block_;
   std::vector<BlockRow> rows_;
-  KeyRange keys_;
+  KeySpan keys_;
 };
 
 }  // namespace attest::tiled_fast

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 #include <random>
 #include <stdexcept>
 
@@ -13,6 +15,7 @@
 #include "impl/abi/testing/expect.h"
 #include "impl/abi/testing/promises.h"
 #include "impl/abi/testing/random_problem.h"
+#include "impl/tiled/fast/block_kernel.h"
 #include "impl/tiled/fast/fast_call.h"
 #include "impl/tiled/tiled.h"
 
@@ -199,8 +202,18 @@ TEST_P(FastTargetTest, VisibleNanComesThroughAndHiddenNanDoesNot) {
   }
 }
 
+TEST_P(FastTargetTest, ThePanelIsAsWideAsTheTarget) {
+  const std::map<int64_t, int64_t> rows = {
+      {HWY_SCALAR, 4}, {HWY_SSE4, 8}, {HWY_AVX2, 16}, {HWY_AVX3, 64}, {HWY_NEON, 16}};
+  EXPECT_EQ(tiled_fast::PanelRows(), rows.at(GetParam()));
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, FastTargetTest,
-                         testing::Values(HWY_SCALAR, HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_NEON),
+#if HWY_ARCH_X86
+                         testing::Values(HWY_SCALAR, HWY_SSE4, HWY_AVX2, HWY_AVX3),
+#else
+                         testing::Values(HWY_NEON),
+#endif
                          [](const auto& target) { return hwy::TargetName(target.param); });
 
 TEST(FastThreadsTest, EveryThreadCountGivesTheSameBits) {

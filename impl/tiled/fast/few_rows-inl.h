@@ -40,7 +40,7 @@ class FewRowsKernel final : public BlockKernel {
         total_(PartSize()) {}
 
   int64_t PartSize() const override { return 2 * kSumsStep + kFewRows * value_step_; }
-  KeyRange keys() const override { return rows_.keys(); }
+  KeySpan keys() const override { return rows_.keys(); }
   float* Total() override { return total_.get(); }
 
   void Start(const Block& block) override {
@@ -100,7 +100,8 @@ class FewRowsKernel final : public BlockKernel {
       float* const row = ValueSums(total_.get(), r);
       Scale(row, hn::Lanes(d), static_cast<size_t>(value_step_ / lanes_),
             hn::Set(d, reciprocals[r]));
-      WriteRow(fast_, rows_.block(), rows_[r], row, sums, static_cast<size_t>(r));
+      WriteOut(call_, rows_.block(), rows_[r], row);
+      if (call_.lse) WriteLse(call_, rows_.block(), rows_[r], sums, static_cast<size_t>(r));
     }
   }
 
@@ -151,8 +152,7 @@ class FewRowsKernel final : public BlockKernel {
     const FloatRows stored = tile_.Keys();
     const int64_t padded = (tile.count + lanes_ - 1) / lanes_ * lanes_;
     const auto rows = static_cast<size_t>(rows_.size());
-    Transpose(stored.data, static_cast<size_t>(stored.step), static_cast<size_t>(tile.count),
-              static_cast<size_t>(call_.head_dim), static_cast<size_t>(padded), keys_.get(), kTile);
+    for (int64_t n = 0; n < padded; n += lanes_) TransposeKeys(stored, tile.count, n);
     Accumulate(rows, static_cast<size_t>(padded / lanes_),
                {queries_.get(), static_cast<size_t>(query_step_), 1}, {keys_.get(), kTile},
                {scores_.get(), kTile}, static_cast<size_t>(call_.head_dim), /*is_fresh=*/true);
@@ -165,6 +165,15 @@ class FewRowsKernel final : public BlockKernel {
       std::fill(scores, scores + range.first, kMinusInfinity);
       std::fill(scores + std::max(range.first, range.last), scores + kTile, kMinusInfinity);
     }
+  }
+
+  // A vector of keys from key n on; lanes behind the last one repeat it.
+  void TransposeKeys(const FloatRows& keys, int64_t count, int64_t n) {
+    const float* rows[kLanes];
+    for (int64_t lane = 0; lane < lanes_; ++lane) {
+      rows[lane] = keys.data + std::min(n + lane, count - 1) * keys.step;
+    }
+    Transpose(rows, static_cast<size_t>(call_.head_dim), 1, keys_.get() + n, kTile);
   }
 
   void CapScores(int64_t padded) {

@@ -9,6 +9,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "impl/abi/input_rows.h"
@@ -30,6 +31,15 @@ class RowReader {
  public:
   explicit RowReader(const CallView& call) : call_(call), fp8_(call) {}
 
+  // The row where it lies, where that is as floats side by side; else read into `out`, and `out`.
+  const float* QueryInPlace(int64_t b, int64_t h, int64_t i, float* out) const {
+    if (call_.dtype == DType::kF32 && !call_.fp8) {
+      const RowSpan<const float> row = call_.QueryAt<float>(b, h, i);
+      if (row.stride == 1) return row.data;
+    }
+    Query(b, h, i, out);
+    return out;
+  }
   void Query(int64_t b, int64_t h, int64_t i, float* out) const {
     if (call_.fp8) return fp8_.Query(b, h, i, out);
     WithStorage(call_.dtype, [&](auto zero) {
@@ -66,7 +76,9 @@ class KeyTile {
         key_step_(PaddedToVectors(fast.call.head_dim)),
         value_step_(PaddedToVectors(fast.call.value_dim)),
         keys_(keys_in_place_ ? 0 : kTile * key_step_),
-        values_(values_in_place_ ? 0 : kTile * value_step_) {}
+        values_(values_in_place_ ? 0 : kTile * value_step_) {
+    if (!values_in_place_) std::fill_n(values_.get(), kTile * value_step_, 0.0F);  // the padding
+  }
 
   void Turn(int64_t batch, int64_t kv_head, const Tile& tile) {
     batch_ = batch;
@@ -108,7 +120,10 @@ class KeyTile {
   FloatRows FiniteValues() {
     if (ValuesAreFinite()) return Values();
     const FloatRows all = Values();
-    if (finite_ == nullptr) finite_ = std::make_unique<AlignedFloats>(kTile * value_step_);
+    if (finite_ == nullptr) {
+      finite_ = std::make_unique<AlignedFloats>(kTile * value_step_);
+      std::fill_n(finite_->get(), kTile * value_step_, 0.0F);
+    }
     for (int64_t n = 0; n < tile_.count; ++n) {
       for (int64_t c = 0; c < call_.value_dim; ++c) {
         const float value = all.data[n * all.step + c];

@@ -33,15 +33,24 @@ HWY_INLINE Vector ReciprocalOf(const RowSums& sums, size_t n) {
   return hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), weight));
 }
 
-// Writes a row of out, and its lse from row n of the sums: -infinity where that has seen nothing.
-inline void WriteRow(const FastCall& fast, const Block& block, const BlockRow& row,
-                     const float* out, const RowSums& sums, size_t n) {
-  const CallView& call = fast.call;
+// The row of out, where floats side by side can be written to it; else null.
+inline float* OutInPlace(const CallView& call, const Block& block, const BlockRow& row) {
+  if (call.dtype != DType::kF32) return nullptr;
+  const RowSpan<float> out = call.OutAt<float>(block.batch, row.head, row.i);
+  return out.stride == 1 ? out.data : nullptr;
+}
+
+inline void WriteOut(const CallView& call, const Block& block, const BlockRow& row,
+                     const float* out) {
   WithStorage(call.dtype, [&](auto zero) {
     using T = decltype(zero);
     StoreRow<T>(out, call.value_dim, call.OutAt<T>(block.batch, row.head, row.i));
   });
-  if (!call.lse) return;
+}
+
+// From row n of the sums: -infinity where that has seen nothing. The call wants lse.
+inline void WriteLse(const CallView& call, const Block& block, const BlockRow& row,
+                     const RowSums& sums, size_t n) {
   const float weight = sums.weight[n];
   call.LseAt<float>(block.batch, row.head, row.i) =
       weight == 0 ? kMinusInfinity : sums.max[n] * kLn2 + std::log(weight);

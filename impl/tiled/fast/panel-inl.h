@@ -62,11 +62,11 @@ class PanelKernel final : public BlockKernel {
         queries_(static_cast<int64_t>(panels_ * head_dim_ * width_)),
         scores_(kTile * static_cast<int64_t>(width_)),
         total_(PartSize()),
-        row_(static_cast<int64_t>(width_) *
-             PaddedToVectors(std::max(call_.head_dim, call_.value_dim))) {}
+        row_step_(static_cast<size_t>(PaddedToVectors(std::max(call_.head_dim, call_.value_dim)))),
+        row_(static_cast<int64_t>(lanes_ * row_step_)) {}
 
   int64_t PartSize() const override { return static_cast<int64_t>(panels_ * panel_size_); }
-  KeyRange keys() const override { return rows_.keys(); }
+  KeySpan keys() const override { return rows_.keys(); }
   float* Total() override { return total_.get(); }
 
   void Start(const Block& block) override {
@@ -111,17 +111,8 @@ class PanelKernel final : public BlockKernel {
   }
 
   void Finish() override {
-    const int64_t step = PaddedToVectors(call_.value_dim);
-    for (size_t first = 0; first < static_cast<size_t>(rows_.size()); first += lanes_) {
-      const size_t p = first / width_, n = first % width_;
-      const RowSums sums = SumsOf(total_.get(), p);
-      TransposeBack(ValueSums(total_.get(), p) + n, width_, ReciprocalOf(sums, n), value_dim_,
-                    row_.get(), static_cast<size_t>(step));
-      const size_t last = std::min(first + lanes_, static_cast<size_t>(rows_.size()));
-      for (size_t r = first; r < last; ++r) {
-        WriteRow(fast_, rows_.block(), rows_[static_cast<int64_t>(r)],
-                 row_.get() + static_cast<int64_t>(r - first) * step, sums, r % width_);
-      }
+    for (int64_t first = 0; first < rows_.size(); first += static_cast<int64_t>(lanes_)) {
+      FinishVector(first);
     }
   }
 
@@ -144,25 +135,54 @@ class PanelKernel final : public BlockKernel {
     return std::min(static_cast<int64_t>((p + 1) * width_), rows_.size());
   }
 
-  // Lanes behind the last row repeat it.
+  // The scratch row of a lane.
+  float* RowOf(size_t lane) const { return row_.get() + lane * row_step_; }
+
   void PackQueries(size_t p) {
-    const Floats d;
-    const int64_t step = PaddedToVectors(call_.head_dim);
-    const Vector factor = hn::Set(d, fast_.query_factor);
-    for (int64_t r = FirstRow(p); r < LastRow(p); ++r) {
-      float* const row = row_.get() + (r - FirstRow(p)) * step;
-      reader_.Query(rows_.block().batch, rows_[r].head, rows_[r].i, row);
-      Scale(row, lanes_, static_cast<size_t>(step) / lanes_, factor);
+    for (size_t v = 0; v < vectors_ && FirstRow(p) + static_cast<int64_t>(v * lanes_) < LastRow(p);
+         ++v) {
+      PackVector(p, v);
     }
-    Transpose(row_.get(), static_cast<size_t>(step), static_cast<size_t>(LastRow(p) - FirstRow(p)),
-              head_dim_, width_, QueriesOf(p), width_);
     SetCommonKeys(p);
   }
+
+  // Lanes behind the last row repeat it.
+  void PackVector(size_t p, size_t v) {
+    const float* rows[kLanes];
+    for (size_t lane = 0; lane < lanes_; ++lane) {
+      const auto r = FirstRow(p) + static_cast<int64_t>(v * lanes_ + lane);
+      const BlockRow& row = rows_[std::min(r, LastRow(p) - 1)];
+      rows[lane] = reader_.QueryInPlace(rows_.block().batch, row.head, row.i, RowOf(lane));
+    }
+    Transpose(rows, head_dim_, fast_.query_factor, QueriesOf(p) + v * lanes_, width_);
+  }
+
+  // Rows first .. first + lanes of the block: those of one vector.
+  void FinishVector(int64_t first) {
+    const Block& block = rows_.block();
+    const size_t p = static_cast<size_t>(first) / width_, n = static_cast<size_t>(first) % width_;
+    const RowSums sums = SumsOf(total_.get(), p);
+    const int64_t count = std::min(static_cast<int64_t>(lanes_), rows_.size() - first);
+    float* out[kLanes];
+    for (size_t lane = 0; lane < lanes_; ++lane) {
+      out[lane] = static_cast<int64_t>(lane) < count
+                      ? OutInPlace(call_, block, rows_[first + static_cast<int64_t>(lane)])
+                      : nullptr;
+      if (out[lane] == nullptr) out[lane] = RowOf(lane);
+    }
+    TransposeBack(ValueSums(total_.get(), p) + n, width_, ReciprocalOf(sums, n), value_dim_, out);
+    for (size_t lane = 0; lane < static_cast<size_t>(count); ++lane) {
+      const BlockRow& row = rows_[first + static_cast<int64_t>(lane)];
+      if (out[lane] == RowOf(lane)) WriteOut(call_, block, row, out[lane]);
+      if (call_.lse) WriteLse(call_, block, row, sums, n + lane);
+    }
+  }
+
   float* QueriesOf(size_t p) const { return queries_.get() + p * head_dim_ * width_; }
 
   // The keys that length, causality and window let every row of the panel see.
   void SetCommonKeys(size_t p) {
-    KeyRange& common = common_keys_[p];
+    KeySpan& common = common_keys_[p];
     common = rows_[FirstRow(p)].keys;
     for (int64_t r = FirstRow(p); r < LastRow(p); ++r) {
       common.first = std::max(common.first, rows_[r].keys.first);
@@ -372,8 +392,9 @@ class PanelKernel final : public BlockKernel {
   AlignedFloats queries_;  // [panels, head_dim, width]
   AlignedFloats scores_;   // [kTile, width]
   AlignedFloats total_;    // a part
-  AlignedFloats row_;      // [width, the larger of both dims, padded]
-  KeyRange common_keys_[kMaxPanels];
+  const size_t row_step_;  // the larger of both dims, padded
+  AlignedFloats row_;      // [lanes, row_step]: rows on their way from and to storage
+  KeySpan common_keys_[kMaxPanels];
   size_t used_panels_ = 0;
 };
 

@@ -129,41 +129,36 @@ HWY_INLINE Vector LoadBlocks(const float* const* rows, size_t c) {
 }
 #endif
 
-// out[c * out_step + n] = in[min(n, rows - 1) * in_step + c] for c < columns and n < `padded`, a
-// multiple of the lanes.
-HWY_NOINLINE void Transpose(const float* in, size_t in_step, size_t rows, size_t columns,
-                            size_t padded, float* out, size_t out_step) {
-  const float* row[kLanes];
-  for (size_t n = 0; n < padded; n += kLanes) {
-    for (size_t r = 0; r < kLanes; ++r) {
-      row[r] = in + std::min(n + r, rows - 1) * in_step;
-      // In the order of addresses, as hardware expects it: the loop below goes down a column of lines.
-      for (size_t line = 0; line < columns; line += 16) hwy::Prefetch(row[r] + line);
-    }
-    size_t c = 0;
+// out[c * out_step + n] = rows[n][c] * factor for one vector of rows and c < columns.
+HWY_NOINLINE void Transpose(const float* const* rows, size_t columns, float factor, float* out,
+                            size_t out_step) {
+  for (size_t n = 0; n < kLanes; ++n) {
+    // In the order of addresses, as hardware expects it: what follows goes down a column of lines.
+    for (size_t line = 0; line < columns; line += 16) hwy::Prefetch(rows[n] + line);
+  }
+  size_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
-    const Floats d;
-    for (; c + 4 <= columns; c += 4) {
-      Vector x0 = LoadBlocks(row, c), x1 = LoadBlocks(row + 1, c);
-      Vector x2 = LoadBlocks(row + 2, c), x3 = LoadBlocks(row + 3, c);
-      TransposeBlocks(x0, x1, x2, x3);
-      hn::StoreU(x0, d, out + c * out_step + n);
-      hn::StoreU(x1, d, out + (c + 1) * out_step + n);
-      hn::StoreU(x2, d, out + (c + 2) * out_step + n);
-      hn::StoreU(x3, d, out + (c + 3) * out_step + n);
-    }
+  const Floats d;
+  const Vector by = hn::Set(d, factor);
+  for (; c + 4 <= columns; c += 4) {
+    Vector x[4];
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; ++k) x[k] = LoadBlocks(rows + k, c);
+    TransposeBlocks(x[0], x[1], x[2], x[3]);
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; ++k) hn::StoreU(hn::Mul(x[k], by), d, out + (c + k) * out_step);
+  }
 #endif
-    for (; c < columns; ++c) {
-      for (size_t r = 0; r < kLanes; ++r) out[c * out_step + n + r] = row[r][c];
-    }
+  for (; c < columns; ++c) {
+    for (size_t n = 0; n < kLanes; ++n) out[c * out_step + n] = rows[n][c] * factor;
   }
 }
 
-// out[n * out_step + c] = in[c * in_step + n] * factors[n] for one vector of n and c < columns.
+// rows[n][c] = in[c * in_step + n] * factors[n] for one vector of n and c < columns.
 HWY_NOINLINE void TransposeBack(const float* in, size_t in_step, Vector factors, size_t columns,
-                                float* out, size_t out_step) {
+                                float* const* rows) {
   const Floats d;
-  HWY_ALIGN float rows[4][kLanes];
+  HWY_ALIGN float pieces[4][kLanes];
   size_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
   for (; c + 4 <= columns; c += 4) {
@@ -172,15 +167,16 @@ HWY_NOINLINE void TransposeBack(const float* in, size_t in_step, Vector factors,
     for (size_t k = 0; k < 4; ++k) x[k] = hn::Mul(hn::LoadU(d, in + (c + k) * in_step), factors);
     TransposeBlocks(x[0], x[1], x[2], x[3]);
 #pragma GCC unroll 4
-    for (size_t k = 0; k < 4; ++k) hn::Store(x[k], d, rows[k]);
+    for (size_t k = 0; k < 4; ++k) hn::Store(x[k], d, pieces[k]);
+#pragma GCC unroll 16
     for (size_t n = 0; n < kLanes; ++n) {
-      std::memcpy(out + n * out_step + c, rows[n % 4] + n / 4 * 4, 4 * sizeof(float));
+      std::memcpy(rows[n] + c, pieces[n % 4] + n / 4 * 4, 4 * sizeof(float));
     }
   }
 #endif
   for (; c < columns; ++c) {
-    hn::Store(hn::Mul(hn::LoadU(d, in + c * in_step), factors), d, rows[0]);
-    for (size_t n = 0; n < kLanes; ++n) out[n * out_step + c] = rows[0][n];
+    hn::Store(hn::Mul(hn::LoadU(d, in + c * in_step), factors), d, pieces[0]);
+    for (size_t n = 0; n < kLanes; ++n) rows[n][c] = pieces[0][n];
   }
 }
 

@@ -47,14 +47,14 @@ std::vector<Block> BlocksOf(const FastCall& fast, int64_t size) {
 }
 
 // Half-open range of chunks that a block's rows may see.
-KeyRange ChunksOf(const BlockKernel& kernel) {
+KeySpan ChunksOf(const BlockKernel& kernel) {
   if (kernel.keys().empty()) return {};
   return {kernel.keys().first / kChunk, CeilDiv(kernel.keys().last, kChunk)};
 }
 
 void RunBlock(const FastCall& fast, const Block& block, BlockKernel& kernel, float* part) {
   kernel.Start(block);
-  const KeyRange chunks = ChunksOf(kernel);
+  const KeySpan chunks = ChunksOf(kernel);
   if (chunks.last - chunks.first == 1 && !fast.call.sinks) {
     kernel.RunChunk(chunks.first, kernel.Total());
     return kernel.Finish();
@@ -87,7 +87,7 @@ void ShareKeys(const Block& block, const Kernels& kernels, ThreadPool& pool) {
   for (const auto& kernel : kernels) kernel->Start(block);
   BlockKernel& first = *kernels.front();
   first.Clear();
-  const KeyRange chunks = ChunksOf(first);
+  const KeySpan chunks = ChunksOf(first);
   const int64_t size = PaddedToVectors(first.PartSize());
   const auto threads = static_cast<int64_t>(kernels.size());
   const int64_t wave = std::min(chunks.last - chunks.first, threads * kChunksAtOnce);

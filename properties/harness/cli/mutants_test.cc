@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -47,6 +48,13 @@ void RecordKills(const Kill& kill) {
   std::ofstream file(std::filesystem::path(ATTEST_KILLS) / kill.subject.id);
   for (const PropertyKill& by : kill.by) file << by.property << "\n";
 }
+
+// Faults of which no finding here names the cause, and why.
+const std::set<std::string_view> kNotNamed = {
+    // Rows of NaN alone, or a sink alone, tell no floor of the maximum: it takes right rows beside them, of which no
+    // smallest case here has any.
+    "hidden-tile-guard",
+};
 
 // How many keys a fault needs to show: a third tile or second split, one past a full tile, or as many as an offset of
 // 16 bits cannot reach.
@@ -135,7 +143,7 @@ TEST_P(MutantTest, IsKilledWithASmallCase) {
   // What depends on calls before, or beside, need not recur in a rerun.
   EXPECT_TRUE(kill.is_confirmed || mutant.kind == "STALE" || mutant.kind == "RACE");
   if (mutant.is_null()) return;
-  EXPECT_TRUE(kill.named_somewhere) << kill.shown;
+  EXPECT_TRUE(kill.named_somewhere || kNotNamed.contains(mutant.id)) << kill.shown;
 }
 
 std::string TestName(const testing::TestParamInfo<Mutant>& info) {

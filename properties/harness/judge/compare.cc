@@ -127,12 +127,9 @@ bool IsSettledRow(const Outcome& outcome, const Reference& reference, ErrorBound
 
 void Explain(const Evidence& evidence, size_t index, const Index& at, Verdict& verdict) {
   if (evidence.wants_cause && !evidence.wants_cause(verdict)) return;
-  const Mismatch mismatch{evidence.cases[index].problem,
-                          evidence.oracle.InputsOf(index),
-                          evidence.oracle.ReferenceOf(index),
-                          evidence.oracle.BoundOf(index),
-                          evidence.outcomes[index],
-                          evidence.contract,
+  const Mismatch mismatch{evidence.cases[index].problem,      evidence.oracle.InputsOf(index),
+                          evidence.oracle.ReferenceOf(index), evidence.oracle.BoundOf(index),
+                          evidence.outcomes[index],           evidence.contract,
                           evidence.cases[index].storage};
   const Row row{at[0], at[1], at[2]};
   Explanation found = ExplainMismatch(mismatch, row, verdict.output);

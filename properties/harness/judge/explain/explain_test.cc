@@ -544,6 +544,18 @@ TEST(ExplainTest, LostRowsAreToldApartByThoseThatAreRight) {
       << "beside no right row";
 }
 
+// A row of one key has nothing to round its value away with, however small it is.
+TEST(ExplainTest, WiderNumericsAreNotNamedForAnotherValueOfOneKey) {
+  Problem p = OpenProblem();
+  p.batch = p.q_heads = p.kv_heads = p.q_len = p.kv_len = 1;
+  p.want_lse = false;
+  p.sinks = {60};
+  const Inputs inputs = InputsOf(p);
+  Problem other = p;
+  other.sinks = {58};
+  EXPECT_EQ(Shown(p, inputs, RoundedOutcome(other, inputs)).Explain().cause_class, "");
+}
+
 // Keys that all heads share: that the values are misread says it, and once.
 TEST(ExplainTest, NoHypothesisIsNamedTwice) {
   Problem p = OpenProblem();

@@ -59,11 +59,10 @@ std::vector<Change> NewerFeatures() {
        }},
       Without("sinks-ignored", "as if the sinks were ignored", &Problem::sinks),
       Without("alibi-ignored", "as if ALiBi were ignored", &Problem::alibi_slopes),
-      // The lesser change first: where nothing is dropped both give the same.
+      Without("dropout-ignored", "as if dropout were ignored", &Problem::dropout),
       {"dropout-unscaled", "as if dropout did not scale what it keeps",
        [](const Problem& p) { return p.dropout && p.dropout->probability > 0; },
        [](Problem& p, Inputs&, Semantics&) { p.dropout->probability = 0; }},
-      Without("dropout-ignored", "as if dropout were ignored", &Problem::dropout),
       Without("documents-ignored", "as if the documents were ignored", &Problem::documents),
       Without("blocks-ignored", "as if the block mask were ignored", &Problem::block_mask),
       {"prefix-ignored", "as if the prefix lengths were ignored",
@@ -208,6 +207,11 @@ Change SlidDiagonal(int64_t by) {
 // dropout, or in scores.
 std::vector<Change> OlderFeatures() {
   return {
+      {"row-zero", "as if with a head_dim of 0 the row saw no key",
+       [](const Problem& p) { return p.head_dim == 0; },
+       [](Problem& p, Inputs&, Semantics&) {
+         p.key_lengths = std::vector<int64_t>(static_cast<size_t>(p.batch), 0);
+       }},
       {"causal-ignored", "as if the causal flag were ignored",
        [](const Problem& p) { return p.causal; },
        [](Problem& p, Inputs&, Semantics&) { p.causal = false; }},

@@ -1,0 +1,341 @@
+#include "properties/bench/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include "properties/bench/kernel_calls.h"
+#include "properties/bench/yardsticks.h"
+
+namespace attest {
+namespace {
+
+struct Shape {
+  int64_t q_heads, kv_heads, q_len, kv_len, dim;
+  bool causal = false;
+  int64_t window = 0;  // keys a row sees at most; 0 = all
+
+  bool is_decode() const { return q_len == 1; }
+};
+
+// One column of a table. Of yardsticks `kernel` is empty.
+struct Column {
+  std::string title;
+  std::string kernel;    // as on the command line; f32 and bf16 may differ
+  bool is_ours = false;  // and so must work
+};
+
+std::vector<Column> Columns(const std::string& dtype) {
+  const std::string cache = "?cache=" + dtype;  // what ggml keeps keys and values in
+  return {{"fast", "tiled:fast", true},
+          {"readable", "tiled", true},
+          {"ort-attn", "onnxruntime:attention", false},
+          {"ort-mha", "onnxruntime:mha", false},
+          {"ort-gqa", "onnxruntime:gqa", false},
+          {"ggml", "ggml:flash" + cache, false},
+          {"ggml-mm", "ggml:unfused" + cache, false},
+          {"torch", "torch:sdpa", false},
+          {"onednn", "onednn:composed", false}};
+}
+
+std::vector<Shape> Shapes(int64_t max_len) {
+  std::vector<Shape> shapes;
+  for (const int64_t len : {128, 512, 2048, 8192}) {
+    const int64_t heads = len > 2048 ? 2 : 8;
+    for (const int64_t dim : {64, 128}) {
+      shapes.push_back({heads, heads, len, len, dim, false});
+      shapes.push_back({heads, heads, len, len, dim, true});
+    }
+  }
+  for (const int64_t len : {2048, 8192}) shapes.push_back({2, 2, len, len, 64, true, 256});
+  shapes.push_back({16, 2, 1024, 1024, 128, true});
+  shapes.push_back({32, 32, 1, 4096, 128});
+  shapes.push_back({32, 4, 1, 4096, 128});
+  std::erase_if(shapes, [&](const Shape& s) { return s.kv_len > max_len; });
+  return shapes;
+}
+
+std::string TitleOf(const Shape& s) {
+  const std::string heads = s.q_heads == s.kv_heads ? fmt::format("{}", s.q_heads)
+                                                    : fmt::format("{}:{}", s.q_heads, s.kv_heads);
+  const char* kind = s.is_decode()   ? "decode"
+                     : s.window != 0 ? "window"
+                     : s.causal      ? "causal"
+                                     : "full";
+  return fmt::format("{:6} {:>5} x {:4} x {:3}", kind, heads, s.kv_len, s.dim);
+}
+
+Problem ProblemOf(const Shape& s, DType dtype) {
+  Problem p;
+  p.dtype = dtype;
+  p.q_heads = s.q_heads;
+  p.kv_heads = s.kv_heads;
+  p.q_len = s.q_len;
+  p.kv_len = s.kv_len;
+  p.head_dim = p.value_dim = s.dim;
+  p.causal = s.causal;
+  if (s.window != 0) p.window.left = s.window - 1;
+  return p;
+}
+
+Inputs RandomInputs(const Problem& p) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> draw(-1.7, 1.7);
+  Inputs inputs{Array(p.QShape()), Array(p.KShape()), Array(p.VShape()), {}};
+  for (Array* tensor : {&inputs.q, &inputs.k, &inputs.v}) {
+    for (double& value : tensor->values) value = RoundTo(p.dtype, draw(random));
+  }
+  return inputs;
+}
+
+// What a call does: floating-point operations, or of decoding bytes of keys and values.
+double WorkOf(const Shape& s, DType dtype) {
+  if (s.is_decode()) {
+    const int64_t elements = 2 * s.kv_heads * s.kv_len * s.dim;
+    return static_cast<double>(elements) * static_cast<double>(ByteSize(dtype));
+  }
+  double pairs = 0;
+  for (int64_t i = 0; i < s.q_len; ++i) {
+    const int64_t before = s.causal ? i + 1 : s.kv_len;
+    pairs += static_cast<double>(s.window != 0 ? std::min(before, s.window) : before);
+  }
+  return 4.0 * static_cast<double>(s.dim * s.q_heads) * pairs;
+}
+
+// Keeps the best seconds an iteration of each benchmark.
+class BestTimes : public benchmark::BenchmarkReporter {
+ public:
+  explicit BestTimes(bool by_cpu) : by_cpu_(by_cpu) {}
+
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      if (run.run_type != Run::RT_Iteration || run.iterations == 0) continue;
+      const double all = by_cpu_ ? run.cpu_accumulated_time : run.real_accumulated_time;
+      const double seconds = all / static_cast<double>(run.iterations);
+      const auto [at, is_new] = best_.emplace(run.run_name.function_name, seconds);
+      if (!is_new) at->second = std::min(at->second, seconds);
+    }
+  }
+  double Of(const std::string& name) const {
+    const auto found = best_.find(name);
+    return found == best_.end() ? 0 : found->second;
+  }
+
+ private:
+  const bool by_cpu_;
+  std::map<std::string, double> best_;
+};
+
+// body() on each of so many threads; returns the sum of what it returns.
+double OnThreads(int threads, const std::function<double(int)>& body) {
+  std::vector<double> done(static_cast<size_t>(threads));
+  {
+    std::vector<std::jthread> others;
+    for (int n = 1; n < threads; ++n) {
+      others.emplace_back([&, n] { done[static_cast<size_t>(n)] = body(n); });
+    }
+    done[0] = body(0);
+  }
+  double all = 0;
+  for (const double one : done) all += one;
+  return all;
+}
+
+// One table: a dtype and a number of threads.
+class Table {
+ public:
+  Table(const KernelsOptions& options, const std::string& dtype, int threads)
+      : options_(options),
+        dtype_(*ParseDType(dtype)),
+        threads_(threads),
+        columns_(Columns(dtype)),
+        read_(size_t{1} << 25) {}
+
+  bool Print();
+
+ private:
+  using Rates = std::map<std::string, double>;  // by column; absent = not measured
+
+  void LoadKernels();
+  void PrintHead() const;
+  bool PrintRow(const Shape& shape);
+  Rates Measure(const Shape& shape, double work,
+                const std::map<std::string, std::unique_ptr<PreparedCall>>& calls);
+  void Register(const std::string& name, const std::function<void()>& body);
+  double RunYardstick(const std::string& name);
+  void PrintRates(const Shape& shape, const Rates& rates) const;
+
+  const KernelsOptions& options_;
+  const DType dtype_;
+  const int threads_;
+  const std::vector<Column> columns_;
+  const std::vector<float> read_;  // 128 MiB, for the reading yardstick
+  std::map<std::string, BenchKernel> kernels_;
+  Rates last_rates_;
+  std::map<std::string, std::string> failures_;
+};
+
+constexpr std::array<const char*, 3> kYardsticks = {"peak", "eigen", "openblas"};
+constexpr const char* kReading = "reading";
+
+void Table::LoadKernels() {
+  for (const Column& column : columns_) {
+    auto kernel = BenchKernel::Load(column.kernel, threads_);
+    if (kernel) {
+      kernels_.emplace(column.title, std::move(*kernel));
+    } else {
+      failures_[column.title] = kernel.error();
+    }
+  }
+}
+
+void Table::PrintHead() const {
+  fmt::print("\n{}, {} thread{}\n{:28}", Name(dtype_), threads_, threads_ == 1 ? "" : "s",
+             "heads x keys x dim");
+  for (const char* name : kYardsticks) fmt::print(" {:>8}", name);
+  for (const Column& column : columns_) fmt::print(" {:>8}", column.title);
+  fmt::print(" | {:>7} {:>7}\n", "of peak", "of best");
+}
+
+double Table::RunYardstick(const std::string& name) {
+  return OnThreads(threads_, [&](int n) {
+    if (name == "peak") return RunFmaPeak();
+    if (name == "eigen") return RunEigenProduct();
+    if (name == "openblas") return RunOpenBlasProduct();
+    const size_t share = read_.size() / static_cast<size_t>(threads_) / 64 * 64;
+    return RunReading(std::span(read_).subspan(static_cast<size_t>(n) * share, share));
+  });
+}
+
+void Table::Register(const std::string& name, const std::function<void()>& body) {
+  auto* made = benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) {
+    for ([[maybe_unused]] auto _ : state) body();
+  });
+  made->MinTime(options_.seconds)->Repetitions(options_.repetitions);
+  threads_ == 1 ? made->MeasureProcessCPUTime() : made->UseRealTime();
+}
+
+// All of one row in random order, so that they meet the machine in the same states.
+Table::Rates Table::Measure(const Shape& shape, double work,
+                            const std::map<std::string, std::unique_ptr<PreparedCall>>& calls) {
+  benchmark::ClearRegisteredBenchmarks();
+  std::map<std::string, double> works;
+  for (const auto& [name, call] : calls) {
+    works[name] = work;
+    Register(name, [&prepared = *call] { prepared.Run(); });
+  }
+  for (const std::string name : {"peak", "eigen", "openblas", kReading}) {
+    if ((name == kReading) != shape.is_decode()) continue;
+    works[name] = RunYardstick(name);
+    if (works[name] > 0) Register(name, [this, name] { RunYardstick(name); });
+  }
+  BestTimes times(threads_ == 1);
+  benchmark::RunSpecifiedBenchmarks(&times);
+  Rates rates;
+  for (const auto& [name, done] : works) {
+    if (times.Of(name) > 0) rates[name] = 1e-9 * done / times.Of(name);
+  }
+  return rates;
+}
+
+// False where a kernel of ours fails.
+bool Table::PrintRow(const Shape& shape) {
+  const Problem problem = ProblemOf(shape, dtype_);
+  const Inputs inputs = RandomInputs(problem);
+  const double work = WorkOf(shape, dtype_);
+  std::map<std::string, std::unique_ptr<PreparedCall>> calls;
+  bool good = true;
+  for (const Column& column : columns_) {
+    const auto kernel = kernels_.find(column.title);
+    if (kernel == kernels_.end()) continue;
+    const auto last = last_rates_.find(column.title);
+    constexpr double kTooLong = 2;  // seconds a call
+    if (last != last_rates_.end() && !shape.is_decode() && work / last->second > kTooLong * 1e9) {
+      continue;
+    }
+    auto call = kernel->second.Prepare(problem, inputs);
+    const auto why = call ? (*call)->Run() : std::optional(call.error());  // warms up
+    if (why) {
+      failures_[column.title] = *why;
+      good = good && !column.is_ours;
+    } else {
+      calls.emplace(column.title, std::move(*call));
+    }
+  }
+  const Rates rates = Measure(shape, work, calls);
+  if (!shape.is_decode()) last_rates_ = rates;
+  PrintRates(shape, rates);
+  return good;
+}
+
+void Table::PrintRates(const Shape& shape, const Rates& rates) const {
+  const auto of = [&](const std::string& name) {
+    const auto found = rates.find(name);
+    return found == rates.end() ? 0 : found->second;
+  };
+  const auto print = [&](double rate) {
+    rate == 0 ? fmt::print(" {:>8}", "-") : fmt::print(" {:8.1f}", rate);
+  };
+  fmt::print("{:28}", TitleOf(shape));
+  for (const char* name : kYardsticks) {
+    const bool is_first = name == kYardsticks.front();
+    print(shape.is_decode() ? is_first ? of(kReading) : 0 : of(name));
+  }
+  double best = 0;
+  for (const Column& column : columns_) {
+    print(of(column.title));
+    if (!column.is_ours) best = std::max(best, of(column.title));
+  }
+  const double bound = of(shape.is_decode() ? kReading : "peak");
+  fmt::print(" | {:7.2f} ", of("fast") / bound);
+  best == 0 ? fmt::print("{:>7}\n", "-") : fmt::print("{:7.2f}\n", of("fast") / best);
+  std::fflush(stdout);
+}
+
+bool Table::Print() {
+  LoadKernels();
+  PrintHead();
+  bool good = true;
+  for (const Shape& shape : Shapes(options_.max_len)) good &= PrintRow(shape);
+  for (const auto& [name, why] : failures_) fmt::print("{}: {}\n", name, why);
+  return good;
+}
+
+}  // namespace
+
+bool PrintKernels(const KernelsOptions& options) {
+  PrepareYardsticks();
+  std::array<std::string, 2> arguments = {"attest_bench",
+                                          "--benchmark_enable_random_interleaving=true"};
+  std::array<char*, 3> argv = {arguments[0].data(), arguments[1].data(), nullptr};
+  int argc = 2;
+  benchmark::Initialize(&argc, argv.data());
+  fmt::print(
+      "GFLOP/s over visible pairs; decode: GB/s of keys and values, and in the place of the peak "
+      "those of a\nloop that reads 128 MiB. peak: fused multiply-adds in registers; eigen, "
+      "openblas: "
+      "products of 512 x 512, one\na thread. The best of {} times {:g} s, in random order; one "
+      "thread by its CPU time, more by the clock.\nThe last columns compare fast with the peak and "
+      "with the best kernel that is not ours; calls that a\nkernel cannot take, or would take over "
+      "two seconds for, are left out.\n",
+      options.repetitions, options.seconds);
+  bool good = true;
+  for (const int threads : options.threads) {
+    for (const std::string& dtype : options.dtypes) {
+      good &= Table(options, dtype, threads).Print();
+    }
+  }
+  return good;
+}
+
+}  // namespace attest
