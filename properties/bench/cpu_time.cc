@@ -26,6 +26,8 @@ double ThreadCpuSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double CpuSecondsWithChildren() { return SecondsOf(std::to_string(getpid())); }
+double CpuSecondsWithChildren() {
+  return SecondsOf(std::to_string(getpid()));
+}
 
 }  // namespace attest

@@ -108,8 +108,8 @@ void TimeStages(const Drawn& drawn, const Contract& contract, CallRunner& runner
   if (!results) return;
   std::vector<Outcome> outcomes;
   for (size_t i = 0; i < cases.size(); ++i) {
-    outcomes.push_back(timer(
-        kCompare, [&] { return Lift(cases[i], contract, lowered[i], (*results)[i]); }));
+    outcomes.push_back(
+        timer(kCompare, [&] { return Lift(cases[i], contract, lowered[i], (*results)[i]); }));
     if (outcomes.back().status != OutcomeStatus::kComputed) return;
     timer(kReference, [&] { return &oracle.ReferenceOf(i); });
     timer(kBound, [&] { return ComputeBounds(drawn, oracle, i); });
@@ -134,8 +134,7 @@ void DrawMix(const Contract& contract, const HarnessOptions& options, Mix& all, 
     for (int64_t number = 0; number < options.cases; ++number) {
       StageTimes times;
       Timer timer(times);
-      const Case c =
-          timer(kDraw, [&] { return DrawNumber(property, number, contract, options); });
+      const Case c = timer(kDraw, [&] { return DrawNumber(property, number, contract, options); });
       Derived derived = timer(kDerive, [&] { return property.derive(c, contract); });
       if (!derived.not_applicable.empty() || !derived.settings.empty()) {
         for (const Stage stage : {kDraw, kDerive}) all.times.seconds[stage] += times.seconds[stage];
@@ -145,7 +144,8 @@ void DrawMix(const Contract& contract, const HarnessOptions& options, Mix& all, 
       const bool is_small = Products(drawn) <= kSmall;
       for (Mix* mix : {&all, &small}) {
         if (mix == &small && !is_small) continue;
-        for (const Stage stage : {kDraw, kDerive}) mix->times.seconds[stage] += times.seconds[stage];
+        for (const Stage stage : {kDraw, kDerive})
+          mix->times.seconds[stage] += times.seconds[stage];
         mix->times.calls += std::ssize(drawn.derived.cases);
         ++mix->times.cases;
         mix->cases.push_back(drawn);

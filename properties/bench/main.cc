@@ -93,7 +93,8 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   auto* harness = app.add_subcommand(
-      "harness", "What a case costs, stage by stage, and cases a second without and with the worker");
+      "harness",
+      "What a case costs, stage by stage, and cases a second without and with the worker");
   attest::HarnessOptions harness_options;
   harness->add_option("--cases", harness_options.cases, "Cases drawn for each property")
       ->check(CLI::PositiveNumber)
@@ -112,10 +113,10 @@ int main(int argc, char** argv) {
       ->check(CLI::ExistingDirectory);
   peers->add_option("--cases", peers_options.cases, "The first so many of each suite")
       ->check(CLI::PositiveNumber);
-  auto* kernels = app.add_subcommand(
-      "kernels",
-      "How fast kernels are, beside the machine's peak, matrix products and each other; exit 1 where "
-      "one of ours fails");
+  auto* kernels = app.add_subcommand("kernels",
+                                     "How fast kernels are, beside the machine's peak, matrix "
+                                     "products and each other; exit 1 where "
+                                     "one of ours fails");
   attest::KernelsOptions kernels_options;
   kernels->add_option("--max-len", kernels_options.max_len, "Leaves longer shapes out")
       ->check(CLI::PositiveNumber)

@@ -37,7 +37,7 @@ class BlockKernel {
 // For many rows: vectors hold the same component, or the same key's scores, of consecutive rows.
 // PanelRows is the width of the widest panel; a block of kMaxPanels of them shares converted keys and values.
 int64_t PanelRows();
-constexpr int64_t kMaxPanels = 2;
+constexpr int64_t kMaxPanels = 4;
 std::unique_ptr<BlockKernel> NewPanelKernel(const FastCall& fast, int64_t rows);
 
 // For at most kFewRows rows, as in decoding: vectors hold the scores of consecutive keys, or

@@ -11,8 +11,8 @@
 
 namespace attest::tiled_fast {
 
-// Keys between two looks at the maximum. A multiple of the 6 rows of the micro-kernel and of the 16 lanes
-// of the widest vectors; its scores for 64 rows and its values stay in the first two caches.
+// Keys between two looks at the maximum. A multiple of the rows of the micro-kernel, 6 or 8, and of the 16
+// lanes of the widest vectors; its scores for 48 rows and its values stay in the first two caches.
 constexpr int64_t kTile = 96;
 // Keys that are summed by themselves before they are merged, so that threads can share a row. Tiles
 // and chunks start at multiples of their size: a row's bits depend on where its keys stand, and on

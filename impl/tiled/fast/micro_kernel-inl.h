@@ -26,12 +26,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using Vector = hn::Vec<Floats>;
 
-// 6 x 4 accumulators, 4 vectors of b and one of a fill 32 registers; 16 registers hold half of that.
-constexpr size_t kRows = 6;
+// What registers hold: kRows x kVectors accumulators, kVectors of b and one of a. Of one or two rows
+// kWide vectors are added up at a time.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
-constexpr size_t kVectors = 2;
+constexpr size_t kRows = 6, kVectors = 2, kWide = 4;  // of 16
 #else
-constexpr size_t kVectors = 4;
+constexpr size_t kRows = 8, kVectors = 3, kWide = 8;  // of 32
 #endif
 
 // Where the elements of a lie: a[r][c] = data[r * row_step + c * step].
@@ -97,8 +97,12 @@ void AccumulateRows(size_t rows, const Factors& a, const Columns& b, const Sums&
       return AccumulateBlock<4, kV, kByRow>(a, b, out, count, is_fresh);
     case 5:
       return AccumulateBlock<5, kV, kByRow>(a, b, out, count, is_fresh);
-    default:
+    case 6:
       return AccumulateBlock<6, kV, kByRow>(a, b, out, count, is_fresh);
+    case 7:
+      return AccumulateBlock<std::min<size_t>(7, kRows), kV, kByRow>(a, b, out, count, is_fresh);
+    default:
+      return AccumulateBlock<kRows, kV, kByRow>(a, b, out, count, is_fresh);
   }
 }
 
@@ -110,9 +114,6 @@ void AccumulateVectors(size_t rows, size_t vectors, const Factors& a, const Colu
       return AccumulateRows<1, kByRow>(rows, a, b, out, count, is_fresh);
     case 2:
       return AccumulateRows<2, kByRow>(rows, a, b, out, count, is_fresh);
-    case 3:
-      return AccumulateRows<std::min<size_t>(3, kVectors), kByRow>(rows, a, b, out, count,
-                                                                   is_fresh);
     default:
       return AccumulateRows<kVectors, kByRow>(rows, a, b, out, count, is_fresh);
   }
@@ -121,7 +122,6 @@ void AccumulateVectors(size_t rows, size_t vectors, const Factors& a, const Colu
 // A piece of Accumulate that one block can do.
 inline void AccumulatePiece(size_t rows, size_t vectors, const Factors& a, const Columns& b,
                             const Sums& out, size_t count, bool is_fresh) {
-  constexpr size_t kWide = 2 * kVectors;
   if (vectors == kWide && rows == 1) {
     AccumulateBlock<1, kWide, true>(a, b, out, count, is_fresh);
   } else if (vectors == kWide) {
@@ -140,8 +140,8 @@ inline void Accumulate(size_t rows, size_t vectors, const Factors& a, const Colu
                        const Sums& out, size_t count, bool is_fresh) {
   const size_t lanes = hn::Lanes(Floats());
   for (size_t v = 0; v < vectors;) {
-    const bool is_wide = a.step == 1 && rows <= 2 && vectors - v >= 2 * kVectors;
-    const size_t n = is_wide ? 2 * kVectors : std::min(kVectors, vectors - v);
+    const bool is_wide = a.step == 1 && rows <= 2 && vectors - v >= kWide;
+    const size_t n = is_wide ? kWide : std::min(kVectors, vectors - v);
     for (size_t r = 0; r < rows; r += kRows) {
       AccumulatePiece(std::min(kRows, rows - r), n, {a.data + r * a.row_step, a.row_step, a.step},
                       {b.data + v * lanes, b.step}, {out.data + r * out.step + v * lanes, out.step},

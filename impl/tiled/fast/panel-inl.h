@@ -364,8 +364,6 @@ class PanelKernel final : public BlockKernel {
         return body(std::integral_constant<size_t, 1>(), scores);
       case 2:
         return body(std::integral_constant<size_t, 2>(), scores);
-      case 3:
-        return body(std::integral_constant<size_t, std::min<size_t>(3, kVectors)>(), scores);
       default:
         return body(std::integral_constant<size_t, kVectors>(), scores);
     }

@@ -24,12 +24,13 @@ int64_t MostRows(const FastCall& fast) {
   return rows * fast.group;
 }
 
-// Two panels a block, where that leaves several blocks to each thread.
+// As many panels as leave several blocks to each thread.
 int64_t RowsOfBlock(const FastCall& fast, int64_t rows, int threads) {
   if (rows <= kFewRows) return kFewRows;
-  const int64_t panel = PanelRows();
-  const int64_t blocks = fast.call.batch * fast.call.kv_heads * CeilDiv(rows, panel * kMaxPanels);
-  return std::min(rows, blocks >= 4 * threads ? panel * kMaxPanels : panel);
+  const int64_t heads = fast.call.batch * fast.call.kv_heads;
+  int64_t size = PanelRows() * kMaxPanels;
+  while (size > PanelRows() && heads * CeilDiv(rows, size) < 4 * threads) size -= PanelRows();
+  return std::min(rows, size);
 }
 
 // The last rows of a head first: under causality they are the dearest.

@@ -12,9 +12,8 @@ namespace {
 using Order = std::vector<std::string_view>;
 
 bool KilledBy(const Kill& kill, std::string_view property) {
-  return std::ranges::any_of(kill.by, [&](const PropertyKill& by) {
-    return by.cases > 0 && by.property == property;
-  });
+  return std::ranges::any_of(
+      kill.by, [&](const PropertyKill& by) { return by.cases > 0 && by.property == property; });
 }
 
 // Cases run until the `cases`-th of the property that stands at `place` of `count`.
@@ -77,7 +76,8 @@ std::vector<std::string_view> GreedyOrder(const std::vector<const Kill*>& kills)
   std::vector<const Kill*> left = kills;
   while (!rest.empty()) {
     const auto adds = [&](std::string_view property) {
-      return std::ranges::count_if(left, [&](const Kill* kill) { return KilledBy(*kill, property); });
+      return std::ranges::count_if(left,
+                                   [&](const Kill* kill) { return KilledBy(*kill, property); });
     };
     const auto best = std::ranges::max_element(rest, {}, adds);  // the first of equals
     const std::string_view property = *best;
@@ -119,7 +119,8 @@ std::string HeldOutText(const std::vector<Kill>& kills, std::string_view plan) {
   const std::vector<HeldOut> rows = LeaveOneKindOut(kills, PassesOf(*found));
   if (rows.empty()) return "";
   std::string text =
-      "\nleft out: properties in the order that the kills of all other kinds choose; cases to the kill: median, "
+      "\nleft out: properties in the order that the kills of all other kinds choose; cases to the "
+      "kill: median, "
       "worst, share within 50\n";
   for (const HeldOut& row : rows) text += Line(row);
   return text;

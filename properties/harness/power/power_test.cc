@@ -139,14 +139,15 @@ Kill KilledAfter(const std::string& kind, const std::string& property, int64_t c
 TEST(LeaveOneKindOut, OrdersByTheOtherKindsAlone) {
   const int64_t count = std::ssize(AllProperties());
   const std::string last(AllProperties().back().id);
-  const auto rows = LeaveOneKindOut(
-      {KilledAfter("MASK", last, 3), KilledAfter("HEADS", last, 4), KilledAfter("HEADS", kMemory, 5)},
-      {10});
+  const auto rows = LeaveOneKindOut({KilledAfter("MASK", last, 3), KilledAfter("HEADS", last, 4),
+                                     KilledAfter("HEADS", kMemory, 5)},
+                                    {10});
   ASSERT_THAT(rows, SizeIs(3));
   EXPECT_EQ(rows[0].kind, "HEADS");
   EXPECT_EQ(rows[0].now.worst, (count - 1) * 10 + 4);
   EXPECT_EQ(rows[1].kind, "MASK");
-  EXPECT_EQ(rows[1].held_out.worst, 13) << "the memory property kills one of HEADS and stands first";
+  EXPECT_EQ(rows[1].held_out.worst, 13)
+      << "the memory property kills one of HEADS and stands first";
   EXPECT_EQ(rows[1].now.worst, (count - 1) * 10 + 3);
   EXPECT_EQ(rows[2].kind, "all");
   EXPECT_EQ(rows[2].mutants, 3);

@@ -157,9 +157,9 @@ std::vector<std::string> Complaints(const PowerInfo& info, const PowerSummary& s
 
 std::string PowerMarkdown(const PowerInfo& info, const PowerSummary& summary,
                           const std::vector<Kill>& kills) {
-  std::string text = fmt::format("# Kill matrix\n\n`{}`\n\n```\n{}```\n\n", info.command,
-                                 SummaryText(info, summary) +
-                                     (info.is_matrix ? HeldOutText(kills, info.plan) : ""));
+  std::string text = fmt::format(
+      "# Kill matrix\n\n`{}`\n\n```\n{}```\n\n", info.command,
+      SummaryText(info, summary) + (info.is_matrix ? HeldOutText(kills, info.plan) : ""));
   text +=
       "| kernel | kind | first finding | cases to it | quickest property alone | smallest case | "
       "cause shown |"

@@ -190,8 +190,7 @@ TEST(PropertyRun, InPartsIsTheRunInOne) {
   RunObserver observer;
   Opened opened = Open("mutant:kv-head-modulo");
   ASSERT_TRUE(opened.session);
-  const auto whole =
-      RunProperty(property, opened.contract, *opened.session, options, observer);
+  const auto whole = RunProperty(property, opened.contract, *opened.session, options, observer);
   PropertyRun run(property, opened.contract, *opened.session, options, observer);
   for (const int64_t cases : {3, 17, 17, 40}) {
     run.RunTo(cases, options);

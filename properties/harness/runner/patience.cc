@@ -13,9 +13,9 @@ constexpr int64_t kMaxDyingProperties = 3;
 }  // namespace
 
 void Patience::Note(const PropertyResult& result) {
-  int64_t hangs =
-      std::ranges::count(result.findings, Cause::kHang,
-                         [](const Finding& finding) { return finding.signature.cause; });
+  int64_t hangs = std::ranges::count(result.findings, Cause::kHang, [](const Finding& finding) {
+    return finding.signature.cause;
+  });
   // Where no findings are made any more.
   if (result.findings.empty() && result.first_cause == Cause::kHang) hangs = 1;
   int64_t& noted = hanging_[result.property];

@@ -299,7 +299,7 @@ class PropertyRun::Search {
   RunOptions options_;  // of the part that runs
   RunObserver& observer_;
   const uint64_t seed_;
-  const std::string unsupported_;  // why nothing is run; empty = it is
+  const std::string unsupported_;             // why nothing is run; empty = it is
   std::array<std::set<Signature>, 2> known_;  // those that count, and those that are waived
   std::array<int, 2> findings_{};             // likewise: how many, pending ones too
   std::map<Signature, int> causes_sought_;    // by signatures without a class
@@ -320,10 +320,18 @@ PropertyRun::PropertyRun(const Property& property, const Contract& contract, Ker
 PropertyRun::PropertyRun(PropertyRun&&) noexcept = default;
 PropertyRun::~PropertyRun() = default;
 
-void PropertyRun::RunTo(int64_t cases, const RunOptions& options) { search_->RunTo(cases, options); }
-void PropertyRun::CutShort(const std::string& why) { search_->CutShort(why); }
-const PropertyResult& PropertyRun::result() const { return search_->result(); }
-PropertyResult PropertyRun::Finish() { return search_->Finish(); }
+void PropertyRun::RunTo(int64_t cases, const RunOptions& options) {
+  search_->RunTo(cases, options);
+}
+void PropertyRun::CutShort(const std::string& why) {
+  search_->CutShort(why);
+}
+const PropertyResult& PropertyRun::result() const {
+  return search_->result();
+}
+PropertyResult PropertyRun::Finish() {
+  return search_->Finish();
+}
 
 PropertyResult RunProperty(const Property& property, const Contract& contract,
                            KernelSession& session, const RunOptions& options,
