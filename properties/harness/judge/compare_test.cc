@@ -407,7 +407,7 @@ TEST_F(JudgedCase, InfinitiesFailWhereNothingOverflows) {
   Rerun();
   outcomes_[0].lse.At(0, 0, 1, 0) = kInf;
   EXPECT_EQ(Judge().cause, Cause::kInf);
-  EXPECT_EQ(Relate(true).cause, Cause::kValue) << "a number where an infinity came first";
+  EXPECT_EQ(Relate(true).cause, Cause::kInf) << "though the infinity came first";
 }
 
 TEST_F(JudgedCase, WhatMayOverflowIsCountedAndNotJudged) {
@@ -470,6 +470,19 @@ TEST_F(JudgedCase, WhereRowsHaveMovedTheWrongSideIsShownInItsOwnPlace) {
     EXPECT_THAT(v.sentence, HasSubstr("out[batch 0, head 0, query 0, lane 1] is"));
     EXPECT_THAT(v.sentence, HasSubstr(wrong == 0 ? "query 2, lane 1] of a derived call"
                                                  : "query 2, lane 1] of the first call"));
+  }
+}
+
+TEST_F(JudgedCase, WhereRowsStayTheWrongSideIsShownToo) {
+  for (const size_t wrong : {0, 1}) {
+    Rerun();
+    outcomes_[wrong].out.At(0, 0, 1, 1) += 1;
+    const Verdict v = Relate(true);
+    ASSERT_EQ(v.kind, VerdictKind::kFail);
+    EXPECT_EQ(v.call, wrong);
+    EXPECT_EQ(v.witness->observed, outcomes_[wrong].out.At(0, 0, 1, 1));
+    EXPECT_THAT(v.sentence,
+                HasSubstr(wrong == 0 ? "came from a derived call" : "came from the first call"));
   }
 }
 

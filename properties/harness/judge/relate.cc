@@ -123,38 +123,34 @@ double DistanceFromDue(const Evidence& evidence, std::string_view output, const 
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-// Where rows have moved the two sides lie in different places: what is shown is the side that is further from
-// what is due, in its own place, or a replay would show a row that is as it should be.
-Verdict FailMoved(const Evidence& evidence, std::string_view what, std::string_view output,
-                  double bound, Side shown, Side other) {
-  if (DistanceFromDue(evidence, output, other) > DistanceFromDue(evidence, output, shown)) {
-    std::swap(shown, other);
-  }
-  Verdict failed =
-      FailAt(evidence.cases[shown.call].problem, output, shown.index, other.value, shown.value,
-             bound, what,
-             fmt::format("came from {} of {} call", DescribeElement(output, other.index),
-                         other.call == 0 ? "the first" : "a derived"));
-  failed.call = shown.call;
-  ExplainEither(evidence, shown, other, failed);
-  return failed;
+// "the first call", or where rows have moved "out[batch 0, head 1, query 2, lane 0] of a derived call".
+std::string DescribeSide(std::string_view output, const Side& side, bool has_moved) {
+  const char* call = side.call == 0 ? "the first call" : "a derived call";
+  return has_moved ? fmt::format("{} of {}", DescribeElement(output, side.index), call) : call;
 }
 
+// What is shown is the side that is further from what is due, in its own place, or a replay would show a row
+// that is as it should be.
 Verdict FailRelation(const Evidence& evidence, size_t a, size_t b, std::string_view what,
                      const RelationOptions& options, const Tally& tally) {
   const Witness& w = tally.witness;
-  if (options.to_b) {
-    Verdict failed = FailMoved(evidence, what, tally.output, w.bound,
-                               {b, options.to_b(w.index), w.observed}, {a, w.index, w.expected});
-    failed.rows = tally.verdict.rows;
-    return failed;
-  }
-  Verdict failed =
-      FailAt(evidence.cases[a].problem, tally.output, w.index, w.expected, w.observed, w.bound,
-             what, a == 0 ? "came from the first call" : "came from a derived call");
-  failed.call = b;
+  const bool has_moved = static_cast<bool>(options.to_b);
+  const Side first{a, w.index, w.expected};
+  const Side second{b, has_moved ? options.to_b(w.index) : w.index, w.observed};
+  const bool is_first = DistanceFromDue(evidence, tally.output, first) >
+                        DistanceFromDue(evidence, tally.output, second);
+  const Side& shown = is_first ? first : second;
+  const Side& other = is_first ? second : first;
+  Verdict failed = FailAt(evidence.cases[shown.call].problem, tally.output, shown.index,
+                          other.value, shown.value, w.bound, what,
+                          "came from " + DescribeSide(tally.output, other, has_moved));
+  failed.call = shown.call;
   // The case as drawn first: what is derived from it may hold NaN, which tells causes apart badly.
-  ExplainEither(evidence, {a, w.index, w.expected}, {b, w.index, w.observed}, failed);
+  if (has_moved) {
+    ExplainEither(evidence, shown, other, failed);
+  } else {
+    ExplainEither(evidence, first, second, failed);
+  }
   failed.rows = tally.verdict.rows;
   return failed;
 }
