@@ -44,7 +44,8 @@ Verdict JudgeSum(const Evidence& evidence) {
       if (auto failed = Expect(evidence, 0, "out", row, d, sum.got, a.got + b.got,
                                sum.bound + a.bound + b.bound + here,
                                "the output is not linear in V: V1 + V2 gives another answer than "
-                               "the sum of theirs")) {
+                               "the sum of theirs",
+                               kFollows)) {
         return failed;
       }
     }
@@ -93,7 +94,7 @@ std::optional<Verdict> JudgeShiftedRow(const Evidence& evidence, const Row& row)
   for (int64_t d = 0; d < evidence.cases[0].problem.value_dim; ++d) {
     const Seen before = OutOf(evidence, 0, row, d), after = OutOf(evidence, 1, row, d);
     if (auto failed = Expect(evidence, 1, "out", row, d, after.got, before.got,
-                             before.bound + after.bound, kWhy)) {
+                             before.bound + after.bound, kWhy, kCameFirst)) {
       return failed;
     }
   }
@@ -103,7 +104,8 @@ std::optional<Verdict> JudgeShiftedRow(const Evidence& evidence, const Row& row)
   const double due = before.got + shift;
   const double here = 0x1p-52 * (std::abs(before.got) + std::abs(shift));  // added here in double
   return Expect(evidence, 1, "lse", row, 0, after.got, due, before.bound + after.bound + here,
-                "the same vector c was added to every key, so scale * q.c was due on top");
+                "the same vector c was added to every key, so scale * q.c was due on top",
+                kFollows);
 }
 
 Verdict JudgeShifted(const Evidence& evidence) {

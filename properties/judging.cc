@@ -52,10 +52,10 @@ Seen LseOf(const Evidence& evidence, size_t index, const Row& row) {
 
 std::optional<Verdict> Expect(const Evidence& evidence, size_t index, std::string_view output,
                               const Row& row, int64_t lane, double got, double expected,
-                              double bound, std::string_view why) {
+                              double bound, std::string_view why, std::string_view due) {
   if (std::isnan(expected) || WithinBound(got, expected, bound)) return std::nullopt;
   Verdict failed = FailAt(evidence.cases[index].problem, output,
-                          {row.batch, row.head, row.query, lane}, expected, got, bound, why);
+                          {row.batch, row.head, row.query, lane}, expected, got, bound, why, due);
   failed.call = index;
   return failed;
 }
@@ -74,7 +74,7 @@ Verdict SameOutputs(const Evidence& evidence, const std::vector<std::string_view
             const double bound = output.number(evidence.oracle.BoundOf(0).WorstOf(row), lane) +
                                  output.number(evidence.oracle.BoundOf(1).WorstOf(row), lane);
             if (auto failed = Expect(evidence, 1, output.name, row, lane, b.values[at],
-                                     a.values[at], bound, why)) {
+                                     a.values[at], bound, why, kCameFirst)) {
               return failed;
             }
           }

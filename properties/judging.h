@@ -37,7 +37,10 @@ Seen LseOf(const Evidence& evidence, size_t index, const Row& row);
 // FAIL where `seen` lies further than `bound` from `expected`; call `index` is named as the witness.
 std::optional<Verdict> Expect(const Evidence& evidence, size_t index, std::string_view output,
                               const Row& row, int64_t lane, double got, double expected,
-                              double bound, std::string_view why);
+                              double bound, std::string_view why, std::string_view due = "was due");
+// Where `expected` is no reference's, but another call's.
+inline constexpr std::string_view kCameFirst = "came from the first call";
+inline constexpr std::string_view kFollows = "follows from the other calls";
 
 // Whether outputs `names` ("lse", "weights", ...) of the first two calls agree, row by row, within
 // both bounds. Where one call has no such output it is left out.

@@ -62,7 +62,8 @@ Verdict JudgeMonotone(const Evidence& evidence) {
     if (wrong <= before.bound + after.bound) return std::nullopt;
     return Expect(evidence, 1, "out", row, key, after.got, before.got, before.bound + after.bound,
                   raised ? "the key's score was raised, and its weight fell"
-                         : "the key's score was lowered, and its weight rose");
+                         : "the key's score was lowered, and its weight rose",
+                  kCameFirst);
   });
 }
 

@@ -26,7 +26,7 @@
 namespace attest {
 namespace {
 
-constexpr char kBuiltInKernels[] = "reference,tiled,tiled?tile=1,tiled?tile=16,mutant";
+constexpr char kBuiltInKernels[] = "reference,tiled,tiled?tile=1,tiled:fast,mutant";
 
 std::string Environment(const char* name, const std::string& fallback) {
   const char* value = std::getenv(name);

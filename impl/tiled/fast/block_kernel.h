@@ -35,7 +35,8 @@ class BlockKernel {
 };
 
 // For many rows: vectors hold the same component, or the same key's scores, of consecutive rows.
-// PanelRows is the width of the widest panel; a block of kMaxPanels of them shares converted keys and values.
+// PanelRows is the width of the widest panel; the panels of a block, at most kMaxPanels, share converted
+// keys and values.
 int64_t PanelRows();
 constexpr int64_t kMaxPanels = 4;
 std::unique_ptr<BlockKernel> NewPanelKernel(const FastCall& fast, int64_t rows);

@@ -1,8 +1,8 @@
 // The optimised attention kernel, on Highway: one program for SSE4 to AVX-512 and NEON. Beside it
 // stands tiled.h, the readable one; both keep the same promises (tiled_kernel.cc). f32 accumulates.
 //
-// How it goes: micro_kernel-inl.h has the one product that all is made of; panel-inl.h says how many
-// rows are computed, few_rows-inl.h how few; schedule.cc shares blocks of rows out to threads. Work and
+// How it goes: micro_kernel-inl.h has the one product that all is made of; panel-inl.h computes
+// many rows with it, few_rows-inl.h few; schedule.cc shares blocks of rows out to threads. Work and
 // memory beyond the inputs do not grow with q_len * kv_len: hidden tiles are skipped unread, and a
 // thread needs some hundred KiB at any length.
 //

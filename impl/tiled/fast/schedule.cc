@@ -29,7 +29,9 @@ int64_t RowsOfBlock(const FastCall& fast, int64_t rows, int threads) {
   if (rows <= kFewRows) return kFewRows;
   const int64_t heads = fast.call.batch * fast.call.kv_heads;
   int64_t size = PanelRows() * kMaxPanels;
-  while (size > PanelRows() && heads * CeilDiv(rows, size) < 4 * threads) size -= PanelRows();
+  while (size > PanelRows() && heads * CeilDiv(rows, size) < int64_t{4} * threads) {
+    size -= PanelRows();
+  }
   return std::min(rows, size);
 }
 

@@ -108,7 +108,9 @@ tl::expected<Contract, std::string> ContractNamed(const std::string& name, bool 
                     Names(table, [](const NamedContract& entry) { return entry.name; })));
   }
   auto contract = ParseContract(named->json);
-  if (!contract || strict) return contract;
+  if (!contract) return contract;
+  contract->name = name;
+  if (strict) return contract;
   contract->features = declared.features;
   contract->dtypes = declared.dtypes;
   contract->layouts = declared.layouts;

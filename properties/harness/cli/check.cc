@@ -104,8 +104,8 @@ tl::expected<CheckPlan, std::string> Understand(const CheckArguments& arguments)
 // Saves each finding the moment it is made: a run that is killed later has not lost it.
 class SavingObserver : public ProgressLine {
  public:
-  SavingObserver(ReportSink& sink, std::string program, const std::vector<Waiver>& waivers)
-      : sink_(sink), program_(std::move(program)), waivers_(waivers) {}
+  SavingObserver(ReportSink& sink, RunInfo info, const std::vector<Waiver>& waivers)
+      : sink_(sink), info_(std::move(info)), waivers_(waivers) {}
 
   void StartKernel(const KernelReport& kernel) {
     SetKernel(kernel.kernel);
@@ -123,7 +123,7 @@ class SavingObserver : public ProgressLine {
   }
   void OnFinding(const Finding& finding) override {
     findings_.push_back(sink_.Save(
-        finding, program_,
+        finding, info_,
         ReasonToWaive(waivers_, *kernel_, finding.signature, finding.smallest, finding.verdict)));
     ReportedFinding& reported = findings_.back();
     reported.found_by = running_ == nullptr ? "" : running_->id;
@@ -135,7 +135,7 @@ class SavingObserver : public ProgressLine {
 
  private:
   ReportSink& sink_;
-  std::string program_;
+  const RunInfo info_;
   const std::vector<Waiver>& waivers_;
   const KernelReport* kernel_ = nullptr;  // that runs
   Clock::time_point start_, last_case_;
@@ -148,7 +148,7 @@ class SavingObserver : public ProgressLine {
 class CheckRun {
  public:
   CheckRun(CheckPlan plan, RunInfo info, std::vector<KernelToRun> kernels, ReportSink& sink)
-      : plan_(std::move(plan)), sink_(sink), observer_(sink, info.program, plan_.kernel.waivers) {
+      : plan_(std::move(plan)), sink_(sink), observer_(sink, info, plan_.kernel.waivers) {
     report_.info = std::move(info);
     for (KernelToRun& kernel : kernels) {
       opened_.push_back(std::move(kernel.opened));
@@ -214,7 +214,7 @@ class CheckRun {
   int64_t left_ = 0;  // parts not yet started: passes of properties, over all kernels
 };
 
-RunInfo InfoOf(const CommandLine& line, const CheckPlan& plan) {
+RunInfo InfoOf(const CommandLine& line, const CheckArguments& arguments, const CheckPlan& plan) {
   RunInfo info;
   info.program = line.program;
   info.command = line.text;
@@ -225,6 +225,7 @@ RunInfo InfoOf(const CommandLine& line, const CheckPlan& plan) {
   info.shard_count = plan.kernel.run.shard_count;
   info.held_to = plan.open.contract;
   info.strict = plan.open.strict;
+  info.properties = arguments.properties;
   return info;
 }
 
@@ -248,7 +249,7 @@ int Check(const CheckArguments& arguments, const CommandLine& line) {
   if (!kernels) return Complain(kernels.error().status, kernels.error().text);
   auto sink = ReportSink::Open(arguments.paths);
   if (!sink) return Complain(kExitUsage, sink.error());
-  const RunInfo info = InfoOf(line, *plan);
+  const RunInfo info = InfoOf(line, arguments, *plan);
   return CheckRun(std::move(*plan), info, std::move(*kernels), **sink).Run();
 }
 

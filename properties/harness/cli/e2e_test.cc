@@ -185,6 +185,25 @@ TEST_F(EndToEnd, FindingIsReplayedByItsOwnCommand) {
   EXPECT_EQ(Run({"shrink", file, "tiled"}).status, 2) << "nothing to shrink";
 }
 
+// What a kernel is held to by the command line is no part of a case file.
+TEST_F(EndToEnd, AFindingUnderAnotherContractIsReplayedUnderIt) {
+  const auto found = Run({"check", "tiled", "--plan", "smoke", "--property",
+                          "heads.labels_come_back", "--max-findings", "1", "--contract",
+                          "onnx-attention-25", "--strict", "--json", "run.json"});
+  EXPECT_EQ(found.status, 1) << found.out;
+  EXPECT_THAT(found.out, HasSubstr("contract onnx-attention-25"));
+  const auto findings = JsonOfType("run.json", "finding");
+  ASSERT_FALSE(findings.empty());
+  const std::string command = findings[0]["replay"];
+  EXPECT_THAT(command, HasSubstr(" --contract onnx-attention-25 --strict"));
+  const std::string all = "cd " + folder_ + " && " + command + " > replayed";
+  EXPECT_EQ(WEXITSTATUS(std::system(all.c_str())), 1) << ReadText(Path("replayed"));
+  const std::string file = findings[0]["case_file"];
+  const ProgramResult without = Run({"replay", file});
+  EXPECT_EQ(without.status, 0);
+  EXPECT_THAT(without.out, HasSubstr("the file records a failure of this kernel"));
+}
+
 TEST_F(EndToEnd, AReportFolderHasThePagesOfTheLastRun) {
   const std::vector<std::string> check = {"--property", "heads.*", "--plan", "smoke"};
   const auto run = [&](std::vector<std::string> arguments) {

@@ -185,7 +185,7 @@ class FuzzRuns {
       return ReasonToWaive(plan_.waivers, kernel, signature, c, verdict);
     };
     options.desk.save = [this](const Finding& finding, const std::string& waived) {
-      ReportedFinding reported = sink_.Save(finding, report_.info.program, waived);
+      ReportedFinding reported = sink_.Save(finding, report_.info, waived);
       reported.waived = waived;
       sink_.WriteJson(FindingLine(reported));
       return reported;

@@ -47,8 +47,7 @@ void SaveCases(RunReport& report, ReportSink& sink) {
   sink.BeginFolder();
   for (KernelReport& kernel : report.kernels) {
     for (ReportedFinding& reported : kernel.findings) {
-      const ReportedFinding saved =
-          sink.Save(reported.finding, report.info.program, reported.waived);
+      const ReportedFinding saved = sink.Save(reported.finding, report.info, reported.waived);
       reported.file = saved.file;
       reported.command = saved.command;
     }

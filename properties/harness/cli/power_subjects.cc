@@ -10,8 +10,8 @@ namespace {
 
 // The plain kernels of the mutants, and kernels that share no code with them. A tile of 1 has a seam at every
 // key, one of 5 divides none of the usual sizes.
-constexpr const char* kCorrect[] = {"mutant",       "mutant:blocked", "tiled",
-                                    "tiled?tile=1", "tiled?tile=5",   "reference"};
+constexpr const char* kCorrect[] = {"mutant",       "mutant:blocked", "tiled",    "tiled?tile=1",
+                                    "tiled?tile=5", "tiled:fast",     "reference"};
 
 constexpr std::string_view kDoneToTensors[] = {"value",     "input_changed", "stray_write",
                                                "unwritten", "read_fault",    "write_fault",

@@ -26,6 +26,8 @@ struct ReplayArguments {
   std::string kernel;
   std::string property;
   int64_t deadline_ms = 2000;
+  std::string contract;
+  bool strict = false;
 };
 
 std::string RowText(const RowView& view) {
@@ -50,6 +52,15 @@ std::string VerdictText(const CaseTarget& target, const CaseResult& result) {
   text += fmt::format("  claim: {}\n", target.property->claim);
   if (!result.applied) text += "  the case lies outside the claim\n";
   if (!verdict.reason.empty()) text += fmt::format("  {}\n", verdict.reason);
+  const bool passes = verdict.kind == VerdictKind::kPass || verdict.kind == VerdictKind::kMarginal;
+  const bool as_recorded =
+      target.file.kernel == target.kernel && target.file.property == target.property->id;
+  if (passes && result.failures.empty() && as_recorded) {
+    text +=
+        "  the file records a failure of this kernel, which is not seen here: the kernel has "
+        "changed, or it "
+        "depends on the calls before\n";
+  }
   if (!verdict.sentence.empty()) text += fmt::format("  {}\n", verdict.sentence);
   for (const Failure& failure : result.failures) {
     if (failure.signature.property == target.property->id) continue;
@@ -76,6 +87,8 @@ int StatusOf(const CaseResult& result) {
 int Replay(const ReplayArguments& arguments) {
   OpenKernelOptions options;
   options.session.deadline = std::chrono::milliseconds(arguments.deadline_ms);
+  options.contract = arguments.contract;
+  options.strict = arguments.strict;
   auto target = OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, options);
   if (!target) return Complain(target.error().status, target.error().text);
   Print(Printable(ToToml(target->file)));
@@ -115,6 +128,11 @@ void AddReplay(CLI::App& app, CommandLine& line) {
   command->add_option("--deadline", arguments->deadline_ms, "Milliseconds one kernel call may take")
       ->check(CLI::Range(int64_t{1}, int64_t{3600000}))
       ->capture_default_str();
+  command
+      ->add_option("--contract", arguments->contract,
+                   "Hold the kernel to this published contract, as `attest check` was told to")
+      ->type_name("NAME");
+  command->add_flag("--strict", arguments->strict, "With --contract: to all of it");
   command->callback([arguments, &line] { line.run = [arguments] { return Replay(*arguments); }; });
 }
 

@@ -78,7 +78,7 @@ void ReportSink::WritePages(const RunReport& report) {
   Keep(folder_.Write(kMarkdown, MarkdownReport(report)));
 }
 
-ReportedFinding ReportSink::Save(const Finding& finding, const std::string& program,
+ReportedFinding ReportSink::Save(const Finding& finding, const RunInfo& info,
                                  const std::string& waived) {
   ReportedFinding reported;
   reported.finding = finding;
@@ -86,7 +86,10 @@ ReportedFinding ReportSink::Save(const Finding& finding, const std::string& prog
   // One signature may have a waived finding and one that counts.
   const std::string name = (waived.empty() ? "" : "waived.") + CaseFileName(finding);
   reported.file = (std::filesystem::path(paths_.folder) / name).string();
-  reported.command = fmt::format("{} replay {}", ShellQuote(program), ShellQuote(reported.file));
+  reported.command =
+      fmt::format("{} replay {}", ShellQuote(info.program), ShellQuote(reported.file));
+  if (!info.held_to.empty()) reported.command += " --contract " + info.held_to;
+  if (info.strict) reported.command += " --strict";
   Keep(folder_.Write(name, CaseFileText(finding)));
   return reported;
 }

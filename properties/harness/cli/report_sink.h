@@ -39,8 +39,7 @@ class ReportSink {
 
   void WriteJson(const std::string& line);
   // Saves the case and says how to replay it. `waived`: why it does not count; empty = it does.
-  ReportedFinding Save(const Finding& finding, const std::string& program,
-                       const std::string& waived);
+  ReportedFinding Save(const Finding& finding, const RunInfo& info, const std::string& waived);
   // Whether the folder gets its pages: where the user asked for it, where the run has findings, and
   // where a page of an earlier run lies, which must not be taken for this one's.
   bool WantsPages(const RunReport& report) const;

@@ -56,8 +56,13 @@ std::string DescribePlace(const Problem& p, const Row& row) {
 }
 
 // The sign of a NaN says nothing.
-std::string Number(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{:.9g}", value);
+std::string Number(double value, int digits) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.{}g}", value, digits);
+}
+
+// Nine digits tell any two values of f32 apart; in f64 it may take all.
+int DigitsToTellApart(double a, double b) {
+  return Number(a, 9) == Number(b, 9) ? 17 : 9;
 }
 
 }  // namespace
@@ -173,9 +178,11 @@ Verdict FailAt(const Problem& p, std::string_view output, const Index& index, do
   v.witness = Witness{index, expected, observed, bound};
   const std::string margin = bound > 0 ? fmt::format("give or take {:.3g}", bound) : "bit for bit";
   const Row row{index[0], index[1], index[2]};
-  v.sentence = fmt::format("{} is {} where {} {}, {}; the row sees {}{}: {}",
-                           DescribeElement(output, index), Number(observed), Number(expected), due,
-                           margin, DescribeVisibleKeys(p, row), DescribePlace(p, row), why);
+  const int digits = DigitsToTellApart(observed, expected);
+  v.sentence =
+      fmt::format("{} is {} where {} {}, {}; the row sees {}{}: {}", DescribeElement(output, index),
+                  Number(observed, digits), Number(expected, digits), due, margin,
+                  DescribeVisibleKeys(p, row), DescribePlace(p, row), why);
   return v;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -471,6 +472,18 @@ TEST_F(JudgedCase, WhereRowsHaveMovedTheWrongSideIsShownInItsOwnPlace) {
     EXPECT_THAT(v.sentence, HasSubstr(wrong == 0 ? "query 2, lane 1] of a derived call"
                                                  : "query 2, lane 1] of the first call"));
   }
+}
+
+TEST_F(JudgedCase, NumbersThatDifferAreShownAsDifferent) {
+  cases_[0].problem.dtype = DType::kF64;
+  Rerun();
+  double& value = outcomes_[1].out.At(0, 0, 1, 1);
+  const double before = value;
+  value = std::nextafter(value, 1e9);
+  const Verdict v = Relate(true);
+  ASSERT_EQ(v.kind, VerdictKind::kFail);
+  EXPECT_THAT(v.sentence, HasSubstr(fmt::format("{:.17g}", before)));
+  EXPECT_THAT(v.sentence, HasSubstr(fmt::format("{:.17g}", value)));
 }
 
 TEST_F(JudgedCase, WhereRowsStayTheWrongSideIsShownToo) {

@@ -133,6 +133,7 @@ std::string RunLine(const RunReport& report) {
                {"incomplete", info.incomplete},
                {"held_to", info.held_to},
                {"strict", info.strict},
+               {"properties", info.properties},
                {"kernels", std::move(kernels)}});
 }
 

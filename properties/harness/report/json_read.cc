@@ -176,6 +176,7 @@ void ReadHead(const Json& json, RunReport& report) {
   info.incomplete = json.value("incomplete", false);
   info.held_to = json.value("held_to", "");
   info.strict = json.value("strict", false);
+  info.properties = json.value("properties", std::vector<std::string>());
   for (const Json& kernel : At(json, "kernels")) report.kernels.push_back(KernelOf(kernel));
 }
 

@@ -42,6 +42,12 @@ std::string Difference(const ReadRun& a, const ReadRun& b) {
   }
   if (one.held_to != two.held_to) return differ("--contract", one.held_to, two.held_to);
   if (one.strict != two.strict) return differ("--strict", one.strict, two.strict);
+  if (one.properties != two.properties) {
+    const auto text = [](const std::vector<std::string>& globs) {
+      return globs.empty() ? "all" : fmt::format("{}", fmt::join(globs, " "));
+    };
+    return differ("--property", text(one.properties), text(two.properties));
+  }
   const auto &kernels = a.report.kernels, &others = b.report.kernels;
   if (kernels.size() != others.size()) {
     return differ("number of kernels", kernels.size(), others.size());

@@ -143,6 +143,9 @@ TEST(MergeRuns, RefusesWhatIsNotOfOneRun) {
   other.info.plan = "ci";
   EXPECT_THAT(differ(), HasSubstr("plan"));
   other.info.plan = one.info.plan;
+  other.info.properties = {"heads.*", "masks.*"};
+  EXPECT_THAT(differ(), HasSubstr("they differ in --property (all and heads.* masks.*)"));
+  other.info.properties.clear();
   other.kernels[0].identity.version = "2.0";
   EXPECT_THAT(differ(), HasSubstr("version of k (1.0 and 2.0)"));
 }

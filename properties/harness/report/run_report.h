@@ -30,6 +30,7 @@ struct RunInfo {
   int64_t shard_count = 1;
   std::string held_to{};  // --contract; empty = each kernel's own
   bool strict = false;
+  std::vector<std::string> properties{};  // --property; empty = all
   std::string joined{};     // by attest merge, from what: "shards 0, 2 of 3"; empty = one run
   bool incomplete = false;  // of what was joined something is missing: this cannot pass
 };
