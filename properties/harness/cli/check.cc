@@ -245,6 +245,9 @@ int Check(const CheckArguments& arguments, const CommandLine& line) {
   if (const auto fine = CheckReportPaths(Inputs(arguments), arguments.paths); !fine) {
     return Complain(kExitUsage, fine.error());
   }
+  if (const auto fine = CheckNoNight(arguments.paths.folder); !fine) {
+    return Complain(kExitUsage, fine.error());
+  }
   auto kernels = OpenKernels(arguments.kernels, arguments.optional_kernels, plan->open);
   if (!kernels) return Complain(kernels.error().status, kernels.error().text);
   auto sink = ReportSink::Open(arguments.paths);

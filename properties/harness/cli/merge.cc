@@ -79,6 +79,9 @@ int Merge(const MergeArguments& arguments, const CommandLine& line) {
   if (const auto fine = CheckReportPaths(reads, arguments.paths); !fine) {
     return Complain(kExitUsage, fine.error());
   }
+  if (const auto fine = CheckNoNight(arguments.paths.folder); !fine) {
+    return Complain(kExitUsage, fine.error());
+  }
   std::vector<ReadRun> runs;
   for (const std::string& file : arguments.files) {
     auto run = ReadJsonLinesOf(file);

@@ -130,6 +130,14 @@ TEST_F(Outputs, WhatCannotBeWrittenIsSaidBeforeAnythingRuns) {
   for (const Refused& refused : table) ExpectRefused(refused.arguments, refused.says);
 }
 
+TEST_F(Outputs, ANightsFolderIsNoOtherRuns) {
+  Write("nights/night/tiled/journal.jsonl", "");
+  Write("shard.jsonl", "");
+  const std::string says = "holds a night of attest fuzz";
+  ExpectRefused({"check", "tiled", "--plan", "smoke", "--report", Path("nights")}, says);
+  ExpectRefused({"merge", Path("shard.jsonl"), "--report", Path("nights")}, says);
+}
+
 TEST_F(Outputs, NothingIsMadeForACommandThatIsRefusedLater) {
   Write("old.jsonl.partial", "what a killed run had found\n");
   const Refused table[] = {

@@ -30,6 +30,14 @@ tl::expected<void, std::string> CheckReportPaths(const std::vector<std::string>&
   return CheckOutputs(reads, writes);
 }
 
+tl::expected<void, std::string> CheckNoNight(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(std::filesystem::path(folder) / "night", ignored)) return {};
+  return tl::unexpected(fmt::format(
+      "--report {}: holds a night of attest fuzz, which may go on there: name another folder",
+      folder));
+}
+
 ReportSink::ReportSink(ReportPaths paths) : paths_(std::move(paths)), folder_(paths_.folder) {
   std::error_code ignored;
   had_page_ = std::filesystem::exists(std::filesystem::path(paths_.folder) / kPage, ignored);

@@ -29,6 +29,9 @@ struct ReportPaths {
 tl::expected<void, std::string> CheckReportPaths(const std::vector<std::string>& reads,
                                                  const ReportPaths& paths);
 
+// For runs that are no night: whether the folder is free of one, whose cases must outlive them.
+tl::expected<void, std::string> CheckNoNight(const std::string& folder);
+
 class ReportSink {
  public:
   // Opens the files. Asked for once nothing is left to be refused: what a killed run has left in them goes.

@@ -87,11 +87,25 @@ tl::expected<void, std::string> ReportFolder::Note(const std::string& name, std:
   return tl::unexpected(CannotWrite(path_ + "/" + kNotes, errno));
 }
 
+// A file of this name that no run has written as it is now is somebody's: it is put aside, as NAME.kept.
+void ReportFolder::KeepWhatIsNotOurs(const std::string& name) const {
+  std::error_code ignored;
+  const fs::path file = fs::path(path_) / name;
+  if (!fs::is_regular_file(fs::symlink_status(file, ignored))) return;
+  const auto notes = NotesIn(path_);
+  const auto noted = notes.find(name);
+  if (noted != notes.end() && noted->second == HashOf(ReadAll(file))) return;
+  fs::path kept = file.string() + ".kept";
+  for (int n = 2; fs::exists(kept, ignored); ++n) kept = fmt::format("{}.kept{}", file.string(), n);
+  fs::rename(file, kept, ignored);
+}
+
 tl::expected<void, std::string> ReportFolder::Write(const std::string& name,
                                                     std::string_view text) {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) return tl::unexpected(CannotWrite(path_, error.value()));
+  if (is_noted_) KeepWhatIsNotOurs(name);
   // First the note: a run killed in between leaves one that fits no file, which does no harm.
   if (auto done = is_noted_ ? Note(name, text) : tl::expected<void, std::string>(); !done) {
     return done;

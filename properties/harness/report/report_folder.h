@@ -25,12 +25,14 @@ class ReportFolder {
   // begin so, a night, goes on with what is there, and what it writes is no later run's to take away.
   void RemoveOld();
 
-  // Writes a file into the folder. The error is one line.
+  // Writes a file into the folder. What lies there under its name and was not written by attest, or was changed
+  // since, is put aside as NAME.kept; not by a night, which writes its own files anew. The error is one line.
   tl::expected<void, std::string> Write(const std::string& name, std::string_view text);
 
  private:
   tl::expected<void, std::string> Note(const std::string& name, std::string_view text);
   bool OpenNotes();
+  void KeepWhatIsNotOurs(const std::string& name) const;
 
   std::string path_;
   bool is_noted_ = false;

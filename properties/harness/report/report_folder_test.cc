@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,6 +27,11 @@ class ReportFolderTest : public testing::Test {
   std::string Folder() const { return root_ + "/a/report"; }
   void Put(const std::string& name, const std::string& text) const {
     std::ofstream(Folder() + "/" + name) << text;
+  }
+  std::string Get(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(Folder() + "/" + name).rdbuf();
+    return text.str();
   }
   // Without the notes.
   std::set<std::string> Files() const {
@@ -74,6 +80,26 @@ TEST_F(ReportFolderTest, NothingIsTakenFromARunThatIsAtWork) {
     ASSERT_TRUE(second.Write("second.toml", "case\n"));
   }
   EXPECT_THAT(Files(), UnorderedElementsAre("first.toml", "second.toml"));
+}
+
+TEST_F(ReportFolderTest, WhatAUserHasWrittenIsPutAsideWhereItsNameIsWanted) {
+  {
+    ReportFolder first(Folder());
+    first.RemoveOld();
+    ASSERT_TRUE(first.Write("case.toml", "case\n"));
+  }
+  Put("case.toml", "case\n# mine\n");
+  Put("report.md", "my own report");
+  ReportFolder second(Folder());
+  second.RemoveOld();
+  for (const char* text : {"case\n", "case of a smaller size\n"}) {
+    ASSERT_TRUE(second.Write("case.toml", text));
+  }
+  ASSERT_TRUE(second.Write("report.md", "report"));
+  EXPECT_THAT(Files(),
+              UnorderedElementsAre("case.toml", "case.toml.kept", "report.md", "report.md.kept"));
+  EXPECT_EQ(Get("case.toml.kept"), "case\n# mine\n");
+  EXPECT_EQ(Get("report.md.kept"), "my own report");
 }
 
 TEST_F(ReportFolderTest, WhatANightWroteStays) {
