@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "impl/attention/contract_words.h"
+#include "impl/attention/one_line.h"
 
 namespace attest {
 namespace {
@@ -353,7 +354,9 @@ std::map<DType, NumericsProfile> DefaultNumericsOfAll() {
   return all;
 }
 
-tl::expected<Contract, std::string> ParseContract(std::string_view text) {
+namespace {
+
+tl::expected<Contract, std::string> ParseAnyLines(std::string_view text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return tl::unexpected<std::string>("contract is not valid JSON");
   if (!json.is_object()) return tl::unexpected<std::string>("contract must be a JSON object");
@@ -372,6 +375,13 @@ tl::expected<Contract, std::string> ParseContract(std::string_view text) {
   }
   if (auto error = CheckConsistency(contract)) return tl::unexpected("contract: " + *error);
   return contract;
+}
+
+}  // namespace
+
+// Errors quote keys and values, which may hold any characters.
+tl::expected<Contract, std::string> ParseContract(std::string_view text) {
+  return ParseAnyLines(text).map_error(OneLine);
 }
 
 }  // namespace attest

@@ -1,5 +1,7 @@
 #include "impl/attention/contract.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -172,6 +174,17 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
 }
 
 // Or a kernel that starts from attest-1 and offers less would have to deny what it never heard of.
+// Found by fuzz_case: a key with newlines broke the error into several lines.
+TEST(ContractTest, AnErrorIsOneLineWhateverItQuotes) {
+  for (const char* text : {R"({"nuc\n\nmerics": 1})", R"({"empty_row": "a\r\nb"})",
+                           R"({"contract": "a\nb"})", R"({"dtypes": ["f\n32"]})",
+                           R"({"numerics": {"f\n32": {}}})", R"({"options": {"a\n": 3}})"}) {
+    const auto contract = ParseContract(text);
+    ASSERT_FALSE(contract) << text;
+    EXPECT_EQ(std::ranges::count_if(contract.error(), [](char c) { return c < ' '; }), 0) << text;
+  }
+}
+
 TEST(ContractTest, FeaturesOfItsOwnReplaceScoresAndFp8OfThePublishedContract) {
   const auto whole = ParseContract(R"({"contract": "attest-1"})");
   EXPECT_FALSE(whole->scores.empty());

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "attest/kernel.h"
+#include "impl/attention/one_line.h"
 
 namespace attest::probe {
 namespace {
@@ -34,11 +35,6 @@ Array ReadOutput(const CallTensor& tensor, const std::vector<std::byte>& storage
           array.values[flat++] = LoadElement(tensor.dtype, storage.data() + at * size);
         }
   return array;
-}
-
-std::string OneLine(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 }  // namespace

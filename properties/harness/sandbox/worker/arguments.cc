@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "impl/attention/one_line.h"
 #include "properties/harness/sandbox/worker/plugin.h"
 
 namespace attest {

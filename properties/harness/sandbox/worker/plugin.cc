@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "impl/attention/one_line.h"
+
 namespace attest {
 namespace {
 
@@ -110,13 +112,6 @@ int NumberOf(const attest_status& status) {
   int number = 0;
   std::memcpy(&number, &status, sizeof number);
   return number;
-}
-
-std::string OneLine(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
-  while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
 }
 
 }  // namespace attest

@@ -34,9 +34,6 @@ tl::expected<Plugin, std::string> MakePlugin(const attest_kernel_table* table,
 // when it is none of its values.
 int NumberOf(const attest_status& status);
 
-// A kernel's message as one line: control characters become spaces.
-std::string OneLine(std::string text);
-
 }  // namespace attest
 
 #endif  // ATTEST_HARNESS_SANDBOX_WORKER_PLUGIN_H_

@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "impl/attention/one_line.h"
 #include "properties/harness/sandbox/sanitized.h"
 #include "properties/harness/sandbox/worker/start_line.h"
 
