@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "impl/attention/one_line.h"
 #include "properties/harness/sandbox/answer.h"
 #include "properties/harness/sandbox/inspect.h"
 #include "properties/harness/sandbox/protocol.h"

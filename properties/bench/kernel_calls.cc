@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "impl/attention/one_line.h"
 #include "properties/harness/case/case.h"
 #include "properties/harness/lower/lower.h"
 #include "properties/harness/sandbox/session.h"
