@@ -1,9 +1,6 @@
 #include "properties/bench/harness.h"
 
-#include <sched.h>
-
 #include <array>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>

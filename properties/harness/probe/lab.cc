@@ -1,6 +1,5 @@
 #include "properties/harness/probe/lab.h"
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
