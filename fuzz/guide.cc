@@ -52,6 +52,23 @@ struct RowRatios {
   }
 };
 
+// Whether the row can raise a ratio: none is larger than that of its error and the floor of its bound,
+// which is quickly had.
+bool MayRaise(const Evidence& evidence, const Row& row, const RowRatios& ratios) {
+  const Outcome& outcome = evidence.outcomes[0];
+  const Reference& reference = evidence.oracle.ReferenceOf(0);
+  const RowFloor floor = evidence.oracle.BoundOf(0).FloorOf(row);
+  const auto error = [&](const Array& observed, const Array& expected, int64_t d) {
+    const size_t at = observed.Index(row.batch, row.head, row.query, d);
+    return std::abs(observed.values[at] - expected.values[at]);
+  };
+  for (int64_t d = 0; d < evidence.cases[0].problem.value_dim; ++d) {
+    const double expected = reference.out.At(row.batch, row.head, row.query, d);
+    if (error(outcome.out, reference.out, d) > ratios.out * floor.Out(expected)) return true;
+  }
+  return !outcome.lse.empty() && error(outcome.lse, reference.lse, 0) > ratios.lse * floor.lse;
+}
+
 void Raise(const Evidence& evidence, const Row& row, RowRatios& ratios) {
   const Outcome& outcome = evidence.outcomes[0];
   const Reference& reference = evidence.oracle.ReferenceOf(0);
@@ -101,7 +118,8 @@ void GuideByError(const Evidence& evidence) {
   int64_t number = 0;
   ForEachRow(p, [&](const Row& row) {
     if (number++ % step != 0 || IsPaddedQuery(p, row) || IsEmptyRow(p, row)) return;
-    if (!evidence.oracle.BoundOf(0).IsUnconstrained(row)) Raise(evidence, row, ratios);
+    if (evidence.oracle.BoundOf(0).IsUnconstrained(row)) return;
+    if (MayRaise(evidence, row, ratios)) Raise(evidence, row, ratios);
   });
   CountError(0, p.dtype, ratios.out);
   CountError(1, p.dtype, ratios.lse);

@@ -10,29 +10,11 @@
 #include "properties/harness/sandbox/inspect.h"
 #include "properties/harness/sandbox/protocol.h"
 #include "properties/harness/sandbox/strided.h"
+#include "properties/harness/sandbox/worker/backward.h"
+#include "properties/harness/sandbox/worker/dlpack_type.h"
 
 namespace attest {
 namespace {
-
-// DLPack 0.6 has no type for booleans, nor for 8-bit floats: both are plain bytes.
-DLDataType TypeOf(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * ByteSize(dtype));
-  switch (dtype) {
-    case DType::kF32:
-    case DType::kF64:
-    case DType::kF16:
-      return {kDLFloat, bits, 1};
-    case DType::kBF16:
-      return {kDLBfloat, bits, 1};
-    case DType::kI64:
-      return {kDLInt, bits, 1};
-    case DType::kBool:
-    case DType::kE4M3:
-    case DType::kE5M2:
-      break;
-  }
-  return {kDLUInt, bits, 1};
-}
 
 attest_option OptionOf(const CallOption& option) {
   attest_option made{};
@@ -51,7 +33,7 @@ DLTensor TensorOf(const CallTensor& tensor, std::byte* data) {
   made.data = data;
   made.device = {kDLCPU, 0};
   made.ndim = static_cast<int32_t>(tensor.shape.size());
-  made.dtype = TypeOf(tensor.dtype);
+  made.dtype = DLPackType(tensor.dtype);
   // The ABI's tensors are const to the kernel; DLPack's pointers are not.
   made.shape = const_cast<int64_t*>(tensor.shape.data());
   made.strides = const_cast<int64_t*>(tensor.strides.data());
@@ -59,10 +41,12 @@ DLTensor TensorOf(const CallTensor& tensor, std::byte* data) {
 }
 
 // The kernel's answer as a worker would give it.
-CallReply Forward(const Plugin& plugin, attest_call* call, char* message) {
+CallReply ComputePasses(const Plugin& plugin, attest_call* call, uint32_t forward, char* message) {
   CallReply reply;
+  int32_t changed = 0;
   try {
-    reply.status = NumberOf(plugin.table->forward(plugin.kernel, call));
+    reply.status = NumberOf(RunPasses(*plugin.table, plugin.kernel, call, forward, &changed));
+    reply.changed_role = changed;
   } catch (const std::bad_alloc&) {
     reply.thrown = "std::bad_alloc";
     reply.out_of_memory = true;
@@ -141,6 +125,7 @@ CallResult InProcessRunner::Compute(const Call& call, std::byte fill) {
     arguments.push_back({one.tensor->role, &tensors.back()});
   }
   for (const CallOption& option : call.options) options.push_back(OptionOf(option));
+  const uint32_t forward = PutGradientsLast(arguments);
   std::array<char, 1024> message{};
   attest_call made{};
   made.struct_size = sizeof made;
@@ -150,8 +135,10 @@ CallResult InProcessRunner::Compute(const Call& call, std::byte fill) {
   made.arguments = arguments.data();
   made.message = message.data();
   made.message_size = message.size();
-  const CallReply reply = Forward(plugin_, &made, message.data());
-  return Judge(*arena_, placed, reply);
+  const CallReply reply = ComputePasses(plugin_, &made, forward, message.data());
+  CallResult result = Judge(*arena_, placed, reply);
+  if (!result.fault) arena_->KeepSlack(placed);
+  return result;
 }
 
 }  // namespace attest

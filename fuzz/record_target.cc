@@ -17,6 +17,7 @@
 #include "fuzz/offered_case.h"
 #include "fuzz/status.h"
 #include "fuzz/target.h"
+#include "impl/reference/extended_reference.h"
 #include "properties/harness/case/bytes.h"
 #include "properties/harness/case/random.h"
 #include "properties/harness/case/slice.h"
@@ -59,6 +60,16 @@ class GuidedRunner : public CallRunner {
   CallRunner& inner_;
 };
 
+// ATTEST_FUZZ_ONLY=reference computes the reference of each case and judges nothing: what a target's
+// speed is measured against.
+bool IsReferenceOnly() {
+  static const bool kIsOnly = [] {
+    const char* text = std::getenv("ATTEST_FUZZ_ONLY");
+    return text != nullptr && std::string_view(text) == "reference";
+  }();
+  return kIsOnly;
+}
+
 class Program {
  public:
   Program()
@@ -73,6 +84,10 @@ class Program {
     const uint64_t turn = MixBits(decoded.recipe.seed);
     FuzzedKernel& kernel = kernels_[turn % kernels_.size()];
     const Case c = Prepare(decoded, kernel.contract);
+    if (IsReferenceOnly()) {
+      ReferenceFor(c.problem, Materialise(c), kernel.contract);
+      return;
+    }
     GuideByBins(c);
     for (size_t n = 0; n < std::min(kTries, properties_.size()); ++n) {
       const Property& property = *properties_[(turn / 64 + n) % properties_.size()];

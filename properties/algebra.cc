@@ -45,7 +45,7 @@ Verdict JudgeSum(const Evidence& evidence) {
                                sum.bound + a.bound + b.bound + here,
                                "the output is not linear in V: V1 + V2 gives another answer than "
                                "the sum of theirs",
-                               kFollows)) {
+                               OtherCalls({1, 2}))) {
         return failed;
       }
     }
@@ -94,7 +94,7 @@ std::optional<Verdict> JudgeShiftedRow(const Evidence& evidence, const Row& row)
   for (int64_t d = 0; d < evidence.cases[0].problem.value_dim; ++d) {
     const Seen before = OutOf(evidence, 0, row, d), after = OutOf(evidence, 1, row, d);
     if (auto failed = Expect(evidence, 1, "out", row, d, after.got, before.got,
-                             before.bound + after.bound, kWhy, kCameFirst)) {
+                             before.bound + after.bound, kWhy, TheFirstCall())) {
       return failed;
     }
   }
@@ -105,7 +105,7 @@ std::optional<Verdict> JudgeShiftedRow(const Evidence& evidence, const Row& row)
   const double here = 0x1p-52 * (std::abs(before.got) + std::abs(shift));  // added here in double
   return Expect(evidence, 1, "lse", row, 0, after.got, due, before.bound + after.bound + here,
                 "the same vector c was added to every key, so scale * q.c was due on top",
-                kFollows);
+                OtherCalls({0}));
 }
 
 Verdict JudgeShifted(const Evidence& evidence) {

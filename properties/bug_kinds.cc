@@ -8,7 +8,7 @@
 namespace attest {
 namespace {
 
-// Not here: GRAD and LABEL, of gradients and of models.
+// Not here: LABEL, of models.
 constexpr BugKind kKinds[] = {
     {"EMPTY",
      "a row with no visible key is NaN, not what was promised, or hides a NaN that is real",
@@ -60,6 +60,7 @@ constexpr BugKind kKinds[] = {
     {"DTYPE", "a bias of another type than the query, and 8-bit inputs",
      "scores.a_wide_bias* fp8.*"},
     {"UNINIT", "rows never written", "memory.stays* equivalence.promised*"},
+    {"GRAD", "gradients", "gradients.*"},
 };
 
 }  // namespace

@@ -54,6 +54,7 @@ Case AsLiteral(const Case& c) {
   literal.literals[DataTensor::kK] = std::move(inputs.k);
   literal.literals[DataTensor::kV] = std::move(inputs.v);
   if (c.problem.bias) literal.literals[DataTensor::kBias] = std::move(inputs.bias);
+  if (c.problem.want_gradients) literal.literals[DataTensor::kDout] = std::move(inputs.dout);
   return literal;
 }
 

@@ -61,8 +61,11 @@ std::optional<Verdict> CompareRow(const Evidence& evidence, const ScalarReferenc
       const size_t at = expected.Index(row.batch, row.head, row.query, lane);
       const double margin = WithSecondReference(output.number(bound, lane), expected.values[at]);
       if (WithinBound(observed.values[at], expected.values[at], margin)) continue;
-      return FailAt(p, output.name, {row.batch, row.head, row.query, lane}, expected.values[at],
-                    observed.values[at], margin, "it does not match the second reference");
+      const std::array<int64_t, 4> index{row.batch, row.head, row.query, lane};
+      Verdict failed = FailAt(p, output.name, index, expected.values[at], observed.values[at],
+                              margin, "it does not match the second reference");
+      Explain(evidence, 0, index, failed);
+      return failed;
     }
   }
   return std::nullopt;
@@ -77,6 +80,11 @@ Verdict JudgeSecondReference(const Evidence& evidence) {
     ++verdict.rows;
     if (IsEmptyRow(p, row)) return;  // the contract decides: see empty_rows
     if (IsOpenPadding(evidence, 0, row)) return;
+    // As in matches_reference: where a score may overflow, NaN and infinity may stand for each other.
+    if (IsUnconstrained(evidence, 0, row)) {
+      ++verdict.unconstrained_rows;
+      return;
+    }
     const double lse = second.lse.At(row.batch, row.head, row.query, 0);
     if (std::isnan(lse) && !evidence.contract.visible_nan_propagates) return;
     if (verdict.kind == VerdictKind::kFail) return;

@@ -34,13 +34,21 @@ Seen OutOf(const Evidence& evidence, size_t index, const Row& row, int64_t lane)
 // Only where the outcome holds an lse.
 Seen LseOf(const Evidence& evidence, size_t index, const Row& row);
 
-// FAIL where `seen` lies further than `bound` from `expected`; call `index` is named as the witness.
+// What an expected value is taken from, where it is no reference's: the same place of other calls, each of which moves
+// it as much as itself.
+struct ExpectedFrom {
+  std::string_view due = "was due";
+  std::vector<size_t> calls{};
+};
+ExpectedFrom TheFirstCall();                         // its very value
+ExpectedFrom OtherCalls(std::vector<size_t> calls);  // what follows from theirs
+
+// FAIL where `got` of call `index` lies further than `bound` from `expected`, with its likely cause. The call that is
+// named as the witness is, of that one and of those that the expected value is from, the one that is furthest from its
+// own reference.
 std::optional<Verdict> Expect(const Evidence& evidence, size_t index, std::string_view output,
                               const Row& row, int64_t lane, double got, double expected,
-                              double bound, std::string_view why, std::string_view due = "was due");
-// Where `expected` is no reference's, but another call's.
-inline constexpr std::string_view kCameFirst = "came from the first call";
-inline constexpr std::string_view kFollows = "follows from the other calls";
+                              double bound, std::string_view why, const ExpectedFrom& from = {});
 
 // Whether outputs `names` ("lse", "weights", ...) of the first two calls agree, row by row, within
 // both bounds. Where one call has no such output it is left out.

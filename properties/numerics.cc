@@ -63,7 +63,7 @@ Verdict JudgeMonotone(const Evidence& evidence) {
     return Expect(evidence, 1, "out", row, key, after.got, before.got, before.bound + after.bound,
                   raised ? "the key's score was raised, and its weight fell"
                          : "the key's score was lowered, and its weight rose",
-                  kCameFirst);
+                  TheFirstCall());
   });
 }
 

@@ -77,6 +77,7 @@ std::span<const Property> HeadsProperties();
 std::span<const Property> NumericsProperties();
 std::span<const Property> ScoresProperties();
 std::span<const Property> DropoutProperties();
+std::span<const Property> GradientsProperties();
 std::span<const Property> CacheProperties();
 std::span<const Property> Fp8Properties();
 std::span<const Property> MemoryProperties();

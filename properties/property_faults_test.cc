@@ -436,6 +436,40 @@ TEST(PropertyFaultsTest, EachFaultIsNoticed) {
   }
 }
 
+// The verdict where the first element of out of one call is far off, every other element as the reference has it.
+Verdict WhereOneCallIsOff(const Property& property, size_t wrong, const Contract& contract) {
+  Case c;
+  c.problem.q_len = c.problem.kv_len = 4;
+  c.problem.head_dim = c.problem.value_dim = 2;
+  const Derived derived = property.derive(c, contract);
+  std::vector<Outcome> outcomes;
+  for (const Case& one : derived.cases) {
+    outcomes.push_back(RunFaulty({property.id, nullptr, nullptr}, one, contract));
+  }
+  outcomes.at(wrong).out.values.at(0) += 100;
+  Oracle oracle(derived.cases, contract);
+  const auto never = [](const Verdict&) { return false; };
+  return property.judge({contract, derived.cases, outcomes, oracle, never});
+}
+
+TEST(PropertyFaultsTest, TheWrongCallOfARelationIsNamedWhicheverItIs) {
+  const Contract contract = WholeSurface();
+  const std::pair<std::string_view, size_t> relations[] = {
+      {"algebra.output_is_linear_in_values", 3},
+      {"algebra.a_vector_added_to_every_key_shifts_the_lse_alone", 2},
+      {"symmetry.keys_given_twice_add_log_two", 2},
+      {"scores.a_huge_softcap_equals_none", 2},
+  };
+  for (const auto& [id, calls] : relations) {
+    for (size_t wrong = 0; wrong < calls; ++wrong) {
+      const Verdict verdict = WhereOneCallIsOff(*FindProperty(id), wrong, contract);
+      ASSERT_EQ(verdict.kind, VerdictKind::kFail) << id << " " << wrong;
+      EXPECT_EQ(verdict.call, wrong) << id << ": " << verdict.sentence;
+      EXPECT_GT(verdict.witness->observed - verdict.witness->expected, 50) << verdict.sentence;
+    }
+  }
+}
+
 TEST(PropertyFaultsTest, EveryPropertyOfTheseFamiliesHasAFault) {
   std::set<std::string_view> covered;
   for (const Fault& fault : kFaults) covered.insert(fault.property);

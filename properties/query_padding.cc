@@ -68,6 +68,22 @@ Derived WithPaddedRows(const Case& original, const Contract&) {
   return Of({c});
 }
 
+// The case as if it had no padding: where that is computed like any other row, any fault of a row may show in it.
+void AddCausesOfAnyRow(const Evidence& evidence, Verdict& failed) {
+  Case whole = evidence.cases[0];
+  whole.problem.query_lengths.reset();
+  Oracle oracle({&whole, 1}, evidence.contract);
+  const Evidence unpadded{
+      evidence.contract,         {&whole, 1}, evidence.outcomes.first(1), oracle, {},
+      evidence.wants_every_cause};
+  Verdict any = failed;
+  Explain(unpadded, 0, failed.witness->index, any);
+  failed.other_causes = std::move(any.other_causes);
+  if (!any.likely_cause.empty()) {
+    failed.other_causes.insert(failed.other_causes.begin(), {any.cause_class, any.likely_cause});
+  }
+}
+
 // What is wrong in the other rows is wrong here, too; padding is the cause where it alone is wrong.
 void NameCause(const Evidence& evidence, Verdict& failed) {
   if (failed.cause_class == "empty-row") return;  // padded or not
@@ -77,6 +93,10 @@ void NameCause(const Evidence& evidence, Verdict& failed) {
   if (others.kind == VerdictKind::kFail) {
     failed.cause_class = others.cause_class;
     failed.likely_cause = others.likely_cause;
+    failed.other_causes = others.other_causes;
+  } else if (evidence.wants_every_cause &&
+             evidence.contract.padded_query_rows == PaddedQueryRows::kComputed) {
+    AddCausesOfAnyRow(evidence, failed);
   }
   if (!failed.likely_cause.empty()) failed.sentence += "; " + failed.likely_cause;
 }

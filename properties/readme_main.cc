@@ -23,6 +23,7 @@
 #include "properties/bug_kinds.h"
 #include "properties/kill_table.h"
 #include "properties/property.h"
+#include "properties/seed_statements.h"
 
 namespace attest {
 namespace {
@@ -63,6 +64,18 @@ std::string KilledBy(const Kills& kills, const std::string& property) {
   return fmt::format("{}", fmt::join(mutants, " "));
 }
 
+std::string StatementsText() {
+  std::string text =
+      "\n## Statements, and what would fail if they were false\n\n"
+      "Properties of kernels and of models (`attest list properties`, `attest list "
+      "model-properties`), and tests of "
+      "`impl/transformer`.\n\n| subject | statement | property or test |\n|---|---|---|\n";
+  for (const SeedStatement& row : SeedStatements()) {
+    text += fmt::format("| {} | {} | {} |\n", row.subject, row.statement, row.witnesses);
+  }
+  return text;
+}
+
 std::string Print(const Kills& kills) {
   std::string text(kHead);
   std::string family;
@@ -88,7 +101,7 @@ std::string Print(const Kills& kills) {
     });
     text += fmt::format("| {} | {} | {} |\n", kind.name, kind.what, count);
   }
-  return text;
+  return text + StatementsText();
 }
 
 bool HaveOneInCommon(const std::set<std::string>& a, const std::set<std::string>& b) {

@@ -12,8 +12,9 @@ std::span<const Property> AllProperties() {
           MasksProperties(),        WindowProperties(),      VisibilityFeaturesProperties(),
           QueryPaddingProperties(), SensitivityProperties(), SymmetryProperties(),
           AlgebraProperties(),      HeadsProperties(),       NumericsProperties(),
-          ScoresProperties(),       DropoutProperties(),     CacheProperties(),
-          Fp8Properties(),          MemoryProperties(),      DeterminismProperties()}) {
+          ScoresProperties(),       DropoutProperties(),     GradientsProperties(),
+          CacheProperties(),        Fp8Properties(),         MemoryProperties(),
+          DeterminismProperties()}) {
       all.insert(all.end(), family.begin(), family.end());
     }
     return all;

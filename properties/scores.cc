@@ -45,8 +45,9 @@ Verdict JudgeHugeCap(const Evidence& evidence) {
     for (int64_t d = 0; d < p.value_dim; ++d) {
       const Seen none = OutOf(evidence, 0, row, d), huge = OutOf(evidence, 1, row, d);
       const double bound = none.bound + huge.bound + std::abs(none.due - huge.due);
-      if (auto failed = Expect(evidence, 1, "out", row, d, huge.got, none.got, bound,
-                               "a softcap far above every score is as good as none", kCameFirst)) {
+      if (auto failed =
+              Expect(evidence, 1, "out", row, d, huge.got, none.got, bound,
+                     "a softcap far above every score is as good as none", TheFirstCall())) {
         return failed;
       }
     }

@@ -70,7 +70,7 @@ std::optional<Verdict> JudgeDoubledRow(const Evidence& evidence, const Row& row)
     const Seen once = OutOf(evidence, 0, row, d), twice = OutOf(evidence, 1, row, d);
     if (std::isnan(once.due)) continue;
     if (auto failed = Expect(evidence, 1, "out", row, d, twice.got, once.got,
-                             once.bound + twice.bound, kWhy, kCameFirst)) {
+                             once.bound + twice.bound, kWhy, TheFirstCall())) {
       return failed;
     }
   }
@@ -80,7 +80,7 @@ std::optional<Verdict> JudgeDoubledRow(const Evidence& evidence, const Row& row)
   // The sum is taken here in double.
   const double here = 0x1p-52 * (std::abs(due) + 1);
   return Expect(evidence, 1, "lse", row, 0, twice.got, due, once.bound + twice.bound + here,
-                "every key was given twice, so log 2 was due on top", kFollows);
+                "every key was given twice, so log 2 was due on top", OtherCalls({0}));
 }
 
 Verdict JudgeDoubled(const Evidence& evidence) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "impl/attention/visibility.h"
+#include "impl/reference/gradient.h"
 #include "impl/reference/reference.h"
 #include "impl/reference/scalar_reference.h"
 #include "properties/harness/case/offers.h"
@@ -20,6 +21,16 @@ void ClearPaddedRows(const Problem& p, Array& out) {
     if (!IsPaddedQuery(p, row)) return;
     for (int64_t d = 0; d < p.value_dim; ++d) out.At(row.batch, row.head, row.query, d) = 0;
   });
+}
+
+void StoreGradients(const Problem& p, const Inputs& inputs, const Semantics& semantics,
+                    Outcome& outcome) {
+  if (!p.want_gradients) return;
+  const Gradient gradient =
+      ComputeGradient(p, inputs, ComputeReference(p, inputs, semantics), semantics);
+  outcome.dq = Rounded(gradient.dq, p.dtype);
+  outcome.dk = Rounded(gradient.dk, p.dtype);
+  outcome.dv = Rounded(gradient.dv, p.dtype);
 }
 
 template <typename AnyReference>
@@ -52,6 +63,11 @@ Contract WholeSurface() {
   c.features = everything.features;
   c.fp8 = everything.fp8;
   c.scores = everything.scores;
+  c.backward = everything.features;
+  for (const Feature never : {Feature::kWeights, Feature::kPast, Feature::kPresent, Feature::kPages,
+                              Feature::kRing, Feature::kPacked}) {
+    c.backward->erase(never);
+  }
   c.padded_query_rows = PaddedQueryRows::kComputed;
   for (const PoisonTensor tensor : {PoisonTensor::kK, PoisonTensor::kV}) {
     for (const PoisonPlace place :
@@ -69,6 +85,7 @@ Outcome ReferenceOf(const Case& c, const Problem& problem, const Inputs& inputs,
     outcome.present_k = inputs.k;
     outcome.present_v = inputs.v;
   }
+  StoreGradients(problem, inputs, semantics, outcome);
   return outcome;
 }
 
@@ -78,7 +95,9 @@ Outcome FirstReference(const Case& c, const Contract& contract) {
 
 Outcome SecondReference(const Case& c, const Contract& contract) {
   const SoftcapOrder order = contract.semantics.softcap_order;
-  return Stored(c, contract, ComputeScalarReference(c.problem, Materialise(c), order));
+  Outcome outcome = Stored(c, contract, ComputeScalarReference(c.problem, Materialise(c), order));
+  StoreGradients(c.problem, Materialise(c), contract.semantics, outcome);
+  return outcome;
 }
 
 }  // namespace attest

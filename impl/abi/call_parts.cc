@@ -48,6 +48,10 @@ constexpr RoleName kRoles[] = {
     {ATTEST_ROLE_SCORES, "scores", &Arguments::scores},
     {ATTEST_ROLE_PRESENT_K, "present_k", &Arguments::present_k},
     {ATTEST_ROLE_PRESENT_V, "present_v", &Arguments::present_v},
+    {ATTEST_ROLE_DOUT, "dout", &Arguments::dout},
+    {ATTEST_ROLE_DQ, "dq", &Arguments::dq},
+    {ATTEST_ROLE_DK, "dk", &Arguments::dk},
+    {ATTEST_ROLE_DV, "dv", &Arguments::dv},
 };
 
 struct OptionName {

@@ -41,6 +41,7 @@ struct Arguments {
   const DLTensor *q_scale = nullptr, *k_scale = nullptr, *v_scale = nullptr;
   const DLTensor *out = nullptr, *lse = nullptr, *weights = nullptr, *scores = nullptr;
   const DLTensor *present_k = nullptr, *present_v = nullptr;
+  const DLTensor *dout = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
 // The options of a call; nullopt = not given. Only their kinds are checked.

@@ -223,7 +223,36 @@ Error BindOutputs(const Arguments& arguments, CallView& view) {
   return CheckScoresHaveKeys(view);
 }
 
-Error Parse(const attest_call& call, CallView& view) {
+// Of a backward call, which has all four and knows no other storage than the plain one.
+Error BindGradients(const Arguments& a, Pass pass, CallView& view) {
+  const std::pair<const char*, const DLTensor*> tensors[] = {
+      {"dout", a.dout}, {"dq", a.dq}, {"dk", a.dk}, {"dv", a.dv}};
+  for (const auto& [name, tensor] : tensors) {
+    if (pass == Pass::kForward && tensor != nullptr) {
+      return call_parts::Unsupported("{} is not offered in a forward call", name);
+    }
+    if (pass == Pass::kBackward && tensor == nullptr) return Invalid("{} is missing", name);
+  }
+  if (pass == Pass::kForward) return std::nullopt;
+  if (view.is_packed() || view.is_paged() || view.storage.past > 0 ||
+      !view.storage.ring_start.empty() || view.fp8) {
+    return call_parts::Unsupported("gradients of packed, paged, ring, past or fp8 keys");
+  }
+  GradientsView& g = view.gradients.emplace();
+  const Shape4 k_shape{view.batch, view.kv_heads, view.kv_len, view.head_dim};
+  const Shape4 v_shape{view.batch, view.kv_heads, view.kv_len, view.value_dim};
+  const Shape4 q_shape{view.batch, view.q_heads, view.q_len, view.head_dim};
+  for (const auto& error :
+       {call_parts::Bind("dout", *a.dout, 4, view.out.shape, view.dtype, g.dout),
+        call_parts::Bind("dq", *a.dq, 4, q_shape, view.dtype, g.dq),
+        call_parts::Bind("dk", *a.dk, 4, k_shape, view.dtype, g.dk),
+        call_parts::Bind("dv", *a.dv, 4, v_shape, view.dtype, g.dv)}) {
+    if (error) return error;
+  }
+  return std::nullopt;
+}
+
+Error Parse(const attest_call& call, Pass pass, CallView& view) {
   if (call.struct_size < sizeof(attest_call)) {
     return Invalid("struct_size = {} is below {}", call.struct_size, sizeof(attest_call));
   }
@@ -235,14 +264,15 @@ Error Parse(const attest_call& call, CallView& view) {
   if (auto error = ReadScalars(options, view)) return error;
   if (auto error = call_parts::ReadStorage(arguments, options, view)) return error;
   if (auto error = BindFeatures(arguments, options, view)) return error;
-  return BindOutputs(arguments, view);
+  if (auto error = BindOutputs(arguments, view)) return error;
+  return BindGradients(arguments, pass, view);
 }
 
 }  // namespace
 
-tl::expected<CallView, CallError> ParseCall(const attest_call& call) {
+tl::expected<CallView, CallError> ParseCall(const attest_call& call, Pass pass) {
   CallView view;
-  if (auto error = Parse(call, view)) return tl::unexpected(*error);
+  if (auto error = Parse(call, pass, view)) return tl::unexpected(*error);
   return view;
 }
 

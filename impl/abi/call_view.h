@@ -74,6 +74,13 @@ struct StorageView {
   std::vector<int64_t> cu_query, cu_key;      // [batch + 1]; empty: not packed
 };
 
+// What a backward call has beside its forward call. All of dtype; never of packed, paged, ring or past
+// keys, nor of fp8 inputs.
+struct GradientsView {
+  TensorView dout;        // [batch, q_heads, q_len, value_dim]
+  TensorView dq, dk, dv;  // shaped as q, k and v
+};
+
 // The elements of one row of a tensor; `data` is null where the tensor has none.
 template <typename T>
 struct RowSpan {
@@ -129,6 +136,8 @@ struct CallView {
   std::optional<TensorView> scores;   // likewise
   int score_mode = 0;                 // ATTEST_OPTION_SCORES
   std::optional<TensorView> present_k, present_v;  // of dtype, [batch, kv_heads, kv_len, dim]
+
+  std::optional<GradientsView> gradients;  // of backward calls: out and lse are then inputs
 
   // Rows, wherever the storage has put them: i below StoredRows(b), j below StoredKeys(b). T is the
   // storage type (uint8_t for fp8).
@@ -214,8 +223,10 @@ struct CallView {
 // this glue does not know is ATTEST_UNSUPPORTED; shapes, types, lengths, storages or pointers that
 // contradict one another are ATTEST_INVALID_ARGUMENT. Packed sequences go with no tensor whose shape
 // has q_len or kv_len; pages with no present, and with no raw or capped scores of keys that no page
-// holds. The view is valid as long as the call's tensors are.
-tl::expected<CallView, CallError> ParseCall(const attest_call& call);
+// holds. Gradients belong to backward calls, which have all of dout, dq, dk and dv. The view is valid
+// as long as the call's tensors are.
+enum class Pass { kForward, kBackward };
+tl::expected<CallView, CallError> ParseCall(const attest_call& call, Pass pass = Pass::kForward);
 
 }  // namespace attest
 

@@ -80,8 +80,8 @@ TEST_F(CallViewTest, TensorsWithoutElementsNeedNoData) {
 }
 
 TEST_F(CallViewTest, UnknownRolesAndOptionsAreUnsupported) {
-  arguments_.push_back({ATTEST_ROLE_DQ, &lengths_.tensor});
-  ExpectUnsupported("tensor role 97");
+  arguments_.push_back({ATTEST_ROLE_DBIAS, &lengths_.tensor});
+  ExpectUnsupported("tensor role 100");
   arguments_.back().role = 12345;
   ExpectUnsupported("tensor role 12345");
   arguments_.pop_back();

@@ -8,12 +8,14 @@
 //                          // or tl::expected<Mine, CallError>: std::string is ATTEST_INVALID_ARGUMENT
 //     std::string Contract() const;                                  // JSON text, see kernel.h
 //     tl::expected<void, CallError> Forward(const CallView& call) const;
+//     tl::expected<void, CallError> Backward(const CallView& call) const;  // where it has one
 //   };
 //   const attest_kernel_table* attest_kernel(void) { return attest::KernelTable<Mine>(); }
 //
-// A class that has `static constexpr CallPart kTakes[]` is asked for calls of these parts only; others
-// are answered ATTEST_UNSUPPORTED. Exceptions end at this boundary: they become ATTEST_FAILED with their
-// text. kernel_function.h makes the class of a plain function.
+// A class that has `static constexpr CallPart kTakes[]` is asked for calls of these parts only (and of
+// the gradients' own, with Backward); others are answered ATTEST_UNSUPPORTED. Exceptions end at this
+// boundary: they become ATTEST_FAILED with their text. kernel_function.h makes the class of a plain
+// function.
 #ifndef ATTEST_ABI_KERNEL_TABLE_H_
 #define ATTEST_ABI_KERNEL_TABLE_H_
 
@@ -93,18 +95,19 @@ attest_status CreateOrThrow(const attest_create_info& info, void** kernel) {
   return ATTEST_OK;
 }
 
-template <typename Kernel>
-attest_status ForwardOrThrow(void* kernel, attest_call& call) {
+// Checks a call and hands it to compute(kernel, view).
+template <typename Kernel, typename Compute>
+attest_status ComputeOrThrow(void* kernel, attest_call& call, Pass pass, Compute&& compute) {
   const auto refuse = [&](const CallError& error) {
     WriteMessage(error.message, call.message, call.message_size);
     return error.status;
   };
-  const auto view = ParseCall(call);
+  const auto view = ParseCall(call, pass);
   if (!view) return refuse(view.error());
   if constexpr (requires { Kernel::kTakes; }) {
     if (auto ok = RefuseOtherParts(call, Kernel::kTakes); !ok) return refuse(ok.error());
   }
-  const auto done = static_cast<Instance<Kernel>*>(kernel)->kernel.Forward(*view);
+  const auto done = compute(static_cast<Instance<Kernel>*>(kernel)->kernel, *view);
   return done ? ATTEST_OK : refuse(done.error());
 }
 
@@ -138,12 +141,31 @@ const char* Contract(void* kernel) {
   return static_cast<Instance<Kernel>*>(kernel)->contract.c_str();
 }
 
-template <typename Kernel>
-attest_status Forward(void* kernel, attest_call* call) {
+template <typename Kernel, typename Compute>
+attest_status Computed(void* kernel, attest_call* call, Pass pass, Compute&& compute) {
   if (kernel == nullptr || call == nullptr) return ATTEST_INVALID_ARGUMENT;
   if (call->struct_size < sizeof(attest_call)) return ATTEST_INVALID_ARGUMENT;
   return Guarded(call->message, call->message_size,
-                 [&] { return ForwardOrThrow<Kernel>(kernel, *call); });
+                 [&] { return ComputeOrThrow<Kernel>(kernel, *call, pass, compute); });
+}
+
+template <typename Kernel>
+attest_status Forward(void* kernel, attest_call* call) {
+  return Computed<Kernel>(kernel, call, Pass::kForward,
+                          [](const Kernel& k, const CallView& view) { return k.Forward(view); });
+}
+
+// The entry of the table: null where the class has no backward pass.
+template <typename Kernel>
+constexpr auto BackwardEntry() -> attest_status (*)(void*, attest_call*) {
+  if constexpr (requires(const Kernel& k, const CallView& view) { k.Backward(view); }) {
+    return [](void* kernel, attest_call* call) {
+      return Computed<Kernel>(
+          kernel, call, Pass::kBackward,
+          [](const Kernel& k, const CallView& view) { return k.Backward(view); });
+    };
+  }
+  return nullptr;
 }
 
 template <typename Kernel>
@@ -165,7 +187,7 @@ const attest_kernel_table* KernelTable() {
       kernel_table_internal::Create<Kernel>,
       kernel_table_internal::Contract<Kernel>,
       kernel_table_internal::Forward<Kernel>,
-      /*backward=*/nullptr,
+      kernel_table_internal::BackwardEntry<Kernel>(),
       kernel_table_internal::Destroy<Kernel>,
       /*cache_open=*/nullptr,
       /*cache_append=*/nullptr,

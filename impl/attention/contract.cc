@@ -285,6 +285,10 @@ const Readers& ContractReaders() {
          return ReadBool(json, "concurrent_calls", c.concurrent_calls);
        }},
       {"features", SetReader("features", kFeatures, &Contract::features)},
+      {"backward",
+       [](const Json& json, Contract& c) {
+         return ReadSet(json, "backward", kFeatures, c.backward.emplace());
+       }},
       {"bits_invariant", SetReader("bits_invariant", kInvariances, &Contract::bits_invariant)},
       {"dtypes", SetReader("dtypes", kDTypes, &Contract::dtypes)},
       {"layouts", SetReader("layouts", kLayouts, &Contract::layouts)},
@@ -332,6 +336,26 @@ Error CheckIdleFeatures(const Contract& c) {
   return std::nullopt;
 }
 
+// A backward call carries what a forward call carries, at most.
+Error CheckBackward(const Contract& c) {
+  using enum Feature;
+  if (!c.backward) return std::nullopt;
+  if (c.IsAlwaysCausal() && !c.HasBackward(kCausal)) {
+    return "causal is always, so backward must have causal";
+  }
+  for (const Feature feature : *c.backward) {
+    if (!c.Has(feature)) {
+      return fmt::format("backward has {}, which features lacks", WordOf(kFeatures, feature));
+    }
+    for (const Feature never : {kWeights, kPast, kPresent, kPages, kRing, kPacked}) {
+      if (feature != never) continue;
+      return fmt::format("backward has {}, but no backward call carries it",
+                         WordOf(kFeatures, feature));
+    }
+  }
+  return std::nullopt;
+}
+
 // Promises that contradict each other.
 Error CheckConsistency(const Contract& c) {
   if (c.dtypes.empty()) return "dtypes is missing: name at least one of " + Choices(kDTypes);
@@ -343,6 +367,7 @@ Error CheckConsistency(const Contract& c) {
   if (c.IsAlwaysCausal() && !c.Has(Feature::kCausal)) {
     return "causal is always, so features must have causal";
   }
+  if (auto error = CheckBackward(c)) return error;
   return CheckIdleFeatures(c);
 }
 

@@ -141,6 +141,8 @@ struct Contract {
   std::set<DType> dtypes;
   std::set<DType> fp8;         // formats of q, k and v that it takes beside those
   std::set<ScoreMode> scores;  // scores outputs that it gives
+  // The features that a backward call may carry, among `features`; nullopt = there is no backward.
+  std::optional<std::set<Feature>> backward;
   std::set<TensorLayout> layouts{TensorLayout::kBhsd};
   Strides strides = Strides::kDense;
   int64_t min_alignment = 16;  // bytes, a power of two
@@ -151,6 +153,7 @@ struct Contract {
   // The arithmetic declared for tensors of `dtype`: its default where the contract says nothing.
   const NumericsProfile& NumericsOf(DType dtype) const { return numerics.at(dtype); }
   bool Has(Feature feature) const { return features.count(feature) != 0; }
+  bool HasBackward(Feature feature) const { return backward && backward->count(feature) != 0; }
   bool Excludes(Exclusion what) const { return excludes.count(what) != 0; }
   bool IsAlwaysCausal() const { return causal == CausalCalls::kAlways; }
   bool Promises(Invariance what) const { return bits_invariant.count(what) != 0; }

@@ -56,6 +56,7 @@ void AddConventions(const Contract& c, Fields& fields) {
 
 void AddOffers(const Contract& c, Fields& fields) {
   fields.emplace_back("features", SetJson(kFeatures, c.features));
+  if (c.backward) fields.emplace_back("backward", SetJson(kFeatures, *c.backward));
   fields.emplace_back("scores", SetJson(kScoreModes, c.scores));
   fields.emplace_back("bits_invariant", SetJson(kInvariances, c.bits_invariant));
   fields.emplace_back("concurrent_calls", c.concurrent_calls);

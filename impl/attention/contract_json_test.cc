@@ -18,7 +18,7 @@ constexpr char kEverything[] = R"({
     "excludes": ["causal_with_mask", "causal_with_bias"], "empty_row": "mean_value", "lse": "base2",
     "lse_empty_row": "+inf", "padded_query_rows": "unwritten", "softcap_order": "after_bias",
     "masking_value": {"add": -10000.5}, "poison_safe": ["k:page", "v:causal"],
-    "visible_nan_propagates": true, "features": ["causal", "ring"], "scores": ["capped"],
+    "visible_nan_propagates": true, "features": ["causal", "ring"], "backward": ["causal"], "scores": ["capped"],
     "bits_invariant": ["threads"], "concurrent_calls": true, "dtypes": ["bf16"], "fp8": ["e5m2"], "layouts": ["bshd"],
     "strides": "last_dim_contiguous", "min_alignment": 64,
     "limits": {"max_batch": 2, "max_heads": 3, "max_q_len": 4, "max_kv_len": 5, "max_head_dim": 6,

@@ -36,6 +36,17 @@ TEST(ContractTest, DifferencesReplaceTheNamedContractsValues) {
   EXPECT_EQ(contract->options.at("tile").size(), 2u);
 }
 
+TEST(ContractTest, ThereIsABackwardPassWhereTheKeyIsGivenAlone) {
+  const auto without = ParseContract(R"({"contract": "attest-1"})");
+  ASSERT_TRUE(without) << without.error();
+  EXPECT_FALSE(without->backward);
+  EXPECT_FALSE(without->HasBackward(Feature::kCausal));
+  const auto with = ParseContract(R"({"contract": "attest-1", "backward": ["causal"]})");
+  ASSERT_TRUE(with) << with.error();
+  EXPECT_TRUE(with->HasBackward(Feature::kCausal));
+  EXPECT_FALSE(with->HasBackward(Feature::kMask));
+}
+
 TEST(ContractTest, NumericsHoldForEveryTypeOrForOne) {
   const auto contract = ParseContract(R"({"dtypes": ["f32", "f16", "bf16"], "numerics": {
       "f16": {"accumulate": "f16", "scale_placement": "storage"}, "exp_ulp": 8,
@@ -164,6 +175,11 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
       {R"({"dtypes": ["f32"], "causal": "always"})", "features must have causal"},
       {R"({"dtypes": ["f32"], "window_sides": "right"})", "left_if_causal"},
       {R"({"dtypes": ["f32"], "excludes": ["mask_with_bias"]})", "causal_with_mask"},
+      {R"({"dtypes": ["f32"], "backward": true})", "backward must be an array"},
+      {R"({"dtypes": ["f32"], "backward": ["mask"]})", "backward has mask, which features lacks"},
+      {R"({"contract": "attest-1", "backward": ["pages"]})", "no backward call carries it"},
+      {R"({"contract": "attest-1", "causal": "always", "backward": []})",
+       "backward must have causal"},
   };
   for (const BadContract& bad : kBad) {
     const auto contract = ParseContract(bad.json);

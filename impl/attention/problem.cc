@@ -236,6 +236,7 @@ std::optional<std::string> Validate(const Problem& p) {
   if (auto error = CheckDocuments(p)) return error;
   if (auto error = CheckScores(p)) return error;
   if (auto error = CheckFp8(p)) return error;
+  if (p.want_gradients && p.fp8) return "want_gradients: there are none of fp8 problems";
   if (p.mask) {
     if (auto error = CheckPlane("mask", p.WeightsShape(), *p.mask)) return error;
   }

@@ -138,6 +138,9 @@ struct Problem {
   bool want_lse = false;
   bool want_weights = false;
   std::optional<ScoreMode> want_scores;
+  // The gradients of sum(dout * out) by q, k and v are wanted, too; Inputs::dout is then there. Not of
+  // fp8 problems.
+  bool want_gradients = false;
 
   int64_t heads_per_kv_head() const { return kv_heads == 0 ? 1 : q_heads / kv_heads; }
   int64_t DiagonalOffset(int64_t b) const {
@@ -172,9 +175,10 @@ std::optional<std::string> Validate(const Problem& problem);
 
 // The tensor data of a problem, already rounded to its dtype. Of fp8 problems these are the values
 // themselves, scale included: exact multiples of an 8-bit number. `bias` has the shape of problem.bias
-// and holds -inf exactly where that plane's bit is 0; it is empty without one.
+// and holds -inf exactly where that plane's bit is 0; it is empty without one. `dout`, the gradient of
+// a loss by out, is shaped and typed as out; it is empty but where gradients are wanted.
 struct Inputs {
-  Array q, k, v, bias;
+  Array q, k, v, bias, dout{};
 };
 
 }  // namespace attest

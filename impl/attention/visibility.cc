@@ -1,6 +1,7 @@
 #include "impl/attention/visibility.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace attest {
 namespace {
@@ -17,12 +18,46 @@ bool BlockAttends(const Problem& p, const Row& row, int64_t key) {
                                 key / p.block_mask->block_k);
 }
 
-// Whether masks and documents let the row see the key; the rest is VisibleRange's.
-bool MasksAttend(const Problem& p, const Row& row, int64_t key) {
-  return (!p.mask || p.mask->At(row.batch, row.head, row.query, key)) &&
-         (!p.bias || p.bias->At(row.batch, row.head, row.query, key)) &&
-         InOneDocument(p, row, key) && BlockAttends(p, row, key);
-}
+// One row's line of a plane, as BitPlane::At reads it; without a plane it says 1 to every key.
+class PlaneLine {
+ public:
+  PlaneLine(const std::optional<BitPlane>& plane, const Row& row) {
+    if (!plane || plane->bits.empty()) return;
+    const Shape4& s = plane->shape;
+    const int64_t b = s[0] == 1 ? 0 : row.batch, h = s[1] == 1 ? 0 : row.head,
+                  i = s[2] == 1 ? 0 : row.query;
+    first_ = &plane->bits[static_cast<size_t>(((b * s[1] + h) * s[2] + i) * s[3])];
+    step_ = s[3] == 1 ? 0 : 1;
+  }
+  bool At(int64_t key) const { return first_ == nullptr || first_[key * step_] != 0; }
+
+ private:
+  const uint8_t* first_ = nullptr;
+  int64_t step_ = 0;
+};
+
+// Whether masks and documents let one row see keys; the rest is VisibleRange's.
+class RowMasks {
+ public:
+  RowMasks(const Problem& p, const Row& row)
+      : p_(p),
+        row_(row),
+        mask_(p.mask, row),
+        bias_(p.bias, row),
+        may_hide_(p.mask || p.bias || p.documents || p.block_mask) {}
+
+  bool may_hide() const { return may_hide_; }
+  bool Attend(int64_t key) const {
+    return mask_.At(key) && bias_.At(key) && InOneDocument(p_, row_, key) &&
+           BlockAttends(p_, row_, key);
+  }
+
+ private:
+  const Problem& p_;
+  const Row& row_;
+  const PlaneLine mask_, bias_;
+  const bool may_hide_;
+};
 
 // The first key that causality hides from the row.
 int64_t CausalEnd(const Problem& p, const Row& row) {
@@ -70,9 +105,11 @@ KeyRange VisibleRange(const Problem& p, const Row& row) {
 
 void ListVisibleKeys(const Problem& problem, const Row& row, std::vector<int64_t>& keys) {
   const KeyRange range = VisibleRange(problem, row);
+  const RowMasks masks(problem, row);
   keys.clear();
+  keys.reserve(static_cast<size_t>(range.last - range.first));
   for (int64_t j = range.first; j < range.last; ++j) {
-    if (MasksAttend(problem, row, j)) keys.push_back(j);
+    if (masks.Attend(j)) keys.push_back(j);
   }
 }
 
@@ -84,11 +121,11 @@ std::vector<int64_t> VisibleKeys(const Problem& problem, const Row& row) {
 
 double CountVisibleKeys(const Problem& problem, const Row& row) {
   const KeyRange range = VisibleRange(problem, row);
-  if (!problem.mask && !problem.bias && !problem.documents && !problem.block_mask)
-    return static_cast<double>(range.last - range.first);
-  double count = 0;
-  for (int64_t j = range.first; j < range.last; ++j) count += MasksAttend(problem, row, j) ? 1 : 0;
-  return count;
+  const RowMasks masks(problem, row);
+  if (!masks.may_hide()) return static_cast<double>(range.last - range.first);
+  int64_t count = 0;
+  for (int64_t j = range.first; j < range.last; ++j) count += masks.Attend(j) ? 1 : 0;
+  return static_cast<double>(count);
 }
 
 bool IsEmptyRow(const Problem& problem, const Row& row) {
@@ -102,8 +139,9 @@ bool IsPaddedQuery(const Problem& problem, const Row& row) {
 
 bool SeesNoKey(const Problem& problem, const Row& row) {
   const KeyRange range = VisibleRange(problem, row);
+  const RowMasks masks(problem, row);
   for (int64_t j = range.first; j < range.last; ++j) {
-    if (MasksAttend(problem, row, j)) return false;
+    if (masks.Attend(j)) return false;
   }
   return true;
 }

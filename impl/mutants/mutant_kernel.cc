@@ -6,6 +6,7 @@
 #include <string>
 
 #include "impl/abi/kernel_table.h"
+#include "impl/mutants/backward.h"
 #include "impl/mutants/blocked.h"
 #include "impl/mutants/last_call.h"
 #include "impl/mutants/plain.h"
@@ -23,7 +24,10 @@ class MutantKernel {
     MutantKernel kernel;
     kernel.threads_ = options.threads;
     const auto variant = options.values.find("variant");
-    if (variant == options.values.end()) return kernel;
+    if (variant == options.values.end()) {
+      kernel.has_backward_ = true;
+      return kernel;
+    }
     if (variant->second == "blocked") {
       kernel.home_ = MutantHome::kBlocked;
       return kernel;
@@ -35,18 +39,27 @@ class MutantKernel {
     }
     kernel.mutation_ = mutant->mutation;
     kernel.home_ = mutant->home;
+    kernel.has_backward_ = mutant->is_of_backward();
     if (HasState(mutant->mutation)) kernel.last_call_ = std::make_unique<LastCall>();
     return kernel;
   }
 
-  // Every mutant promises what the correct kernels keep.
+  // Every mutant promises what the correct kernels keep. A fault of the forward pass is looked for
+  // there alone.
   std::string Contract() const {
-    return R"({
+    std::string contract = R"({
       "contract": "attest-1",
       "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",
                          "mask_form", "threads", "rerun"],
-      "min_alignment": 1
-    })";
+      "min_alignment": 1)";
+    if (has_backward_) {
+      contract += R"(,
+      "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
+                   "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
+                   "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask",
+                   "softcap", "alibi", "sinks", "dropout"])";
+    }
+    return contract + "}";
   }
 
   tl::expected<void, CallError> Forward(const CallView& call) const {
@@ -68,6 +81,14 @@ class MutantKernel {
     return {};
   }
 
+  tl::expected<void, CallError> Backward(const CallView& call) const {
+    if (!has_backward_ || !call.lse) {
+      return tl::unexpected(CallError{ATTEST_UNSUPPORTED, "no backward pass, or not without lse"});
+    }
+    PlainBackward(call, mutation_, threads_, *backward_);
+    return {};
+  }
+
  private:
   void Compute(const CallView& call) const {
     switch (home_) {
@@ -83,6 +104,8 @@ class MutantKernel {
   Mutation mutation_ = Mutation::kNone;
   MutantHome home_ = MutantHome::kPlain;
   int threads_ = 1;
+  bool has_backward_ = false;
+  std::unique_ptr<BackwardState> backward_ = std::make_unique<BackwardState>();
   std::unique_ptr<LastCall> last_call_;  // where the mutation has state
 };
 

@@ -152,6 +152,25 @@ enum class Mutation {
   kScaleOfLastCall,
   kLengthsOfLastCall,
   kFirstCallDiffers,
+  // The backward pass; the forward pass is right.
+  kDeltaOmittedInLastRow,
+  kQueryGradientUnscaled,
+  kLastRowAddsNothing,
+  kGroupGradientOfLastHead,
+  kLseInBf16,
+  kSoftcapSlopeOmitted,
+  kBackwardMaskIgnored,
+  kBackwardCausalIgnored,
+  kBackwardLengthsIgnored,
+  kBackwardAlibiIgnored,
+  kBackwardDropoutUnscaled,
+  kBackwardDropoutOfHead0,
+  kBlindRowGradientNan,
+  kHiddenPairTimesZero,
+  kPaddedGradientsUnwritten,
+  kDeltasWrittenOverLse,
+  kDeltasOfLastCall,
+  kPartsOfThreadsRounded,
   // Null kernels.
   kZeros,
   kNan,
@@ -165,7 +184,7 @@ struct Mutant {
   MutantHome home;
   // What kind of bug it is, in one word: EMPTY, DROPPED, TAIL, POISON, FORM, BCAST, ONLINE, SPLIT,
   // WINDOW, STRIDE, CAUSAL, FILL, HEADS, CACHE, SCALE, RACE, RANGE, INDEX, CAP, ALIBI, ZERO, CHUNK,
-  // SINK, DV, DROPOUT, STALE, DTYPE, UNINIT, LABEL; NULL for null kernels.
+  // SINK, DV, DROPOUT, STALE, DTYPE, UNINIT, LABEL, GRAD; NULL for null kernels.
   std::string_view kind;
   std::string_view report;  // where the bug was met in the wild; empty where it was not
   std::string_view does;    // one clause: what it does instead
@@ -175,6 +194,8 @@ struct Mutant {
   std::string_view cause;
 
   bool is_null() const { return home == MutantHome::kNull; }
+  // Its forward pass is right; the fault lies in the backward pass alone.
+  bool is_of_backward() const { return kind == "GRAD"; }
 };
 
 // Every mutant, faults first. kNone is not among them.

@@ -117,10 +117,10 @@ TEST(MutantsTest, EveryKindOccursTwice) {
        {"EMPTY",   "DROPPED", "TAIL",   "POISON", "FORM",  "BCAST", "ONLINE", "SPLIT",
         "WINDOW",  "STRIDE",  "CAUSAL", "FILL",   "HEADS", "CACHE", "SCALE",  "RACE",
         "RANGE",   "INDEX",   "CAP",    "ALIBI",  "ZERO",  "CHUNK", "SINK",   "DV",
-        "DROPOUT", "STALE",   "DTYPE",  "UNINIT", "NULL"}) {
+        "DROPOUT", "STALE",   "DTYPE",  "UNINIT", "GRAD",  "NULL"}) {
     EXPECT_GE(kinds[kind], 2) << kind;
   }
-  EXPECT_EQ(kinds.size(), 30u) << "a kind that the list above does not know, beside LABEL";
+  EXPECT_EQ(kinds.size(), 31u) << "a kind that the list above does not know, beside LABEL";
 }
 
 // The form of call in which a fault of storage or strides shows; the others show in any.
@@ -183,6 +183,7 @@ Problem ProblemFor(std::mt19937_64& random, int round, const DirectForm& form) {
 TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
   for (const Mutant& mutant : Mutants()) {
     if (NeedsThreads(mutant.mutation) || NeedsItsOwnProblem(mutant.mutation)) continue;
+    if (mutant.is_of_backward()) continue;  // see backward_test.cc
     const DirectKernel correct = Make(mutant.home == MutantHome::kBlocked ? "blocked" : "");
     const DirectKernel kernel = Make(mutant.id);
     const DirectForm form = FormFor(mutant.mutation);

@@ -21,12 +21,40 @@ double Largest(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-RowNumbers Constant(const Problem& p, double value) {
+void SetConstant(const Problem& p, double value, RowNumbers& numbers) {
   const auto keys = static_cast<size_t>(p.kv_len);
   const bool wants_weights = p.want_weights || p.want_scores == ScoreMode::kWeights;
-  return {std::vector<double>(static_cast<size_t>(p.value_dim), value), value,
-          std::vector<double>(wants_weights ? keys : 0, value),
-          std::vector<double>(p.want_scores ? keys : 0, value)};
+  numbers.out.assign(static_cast<size_t>(p.value_dim), value);
+  numbers.lse = value;
+  numbers.weights.assign(wants_weights ? keys : 0, value);
+  numbers.scores.assign(p.want_scores ? keys : 0, value);
+}
+
+// Numbers that no bound holds any longer, with their storage, for the next bound of this thread.
+class SpareNumbers {
+ public:
+  std::unique_ptr<RowNumbers> Take() {
+    if (spare_.empty()) return std::make_unique<RowNumbers>();
+    std::unique_ptr<RowNumbers> numbers = std::move(spare_.back());
+    spare_.pop_back();
+    return numbers;
+  }
+  void Keep(std::unique_ptr<RowNumbers> numbers) {
+    constexpr size_t kMostSpare = 512, kMostElements = 512;  // 2 MiB an array
+    if (!numbers || spare_.size() >= kMostSpare || numbers->out.capacity() > kMostElements ||
+        std::max(numbers->weights.capacity(), numbers->scores.capacity()) > kMostElements) {
+      return;
+    }
+    spare_.push_back(std::move(numbers));
+  }
+
+ private:
+  std::vector<std::unique_ptr<RowNumbers>> spare_;
+};
+
+SpareNumbers& TheSpareNumbers() {
+  thread_local SpareNumbers spare;
+  return spare;
 }
 
 }  // namespace
@@ -47,13 +75,23 @@ class ErrorBound::Impl {
         heads_(static_cast<size_t>(problem.batch * problem.q_heads)),
         rows_(static_cast<size_t>(problem.batch * problem.q_heads * problem.q_len)) {}
 
+  ~Impl() {
+    for (Entry& entry : rows_) {
+      for (std::unique_ptr<RowNumbers>& numbers : entry.tiers) {
+        TheSpareNumbers().Keep(std::move(numbers));
+      }
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   bool IsUnconstrained(const Row& row) { return KindOf(row) == Kind::kOverflow; }
 
   RowState StateOf(const Row& row) {
     if (IsUnconstrained(row)) return RowState::kUnconstrained;
-    const bool informative = KindOf(row) == Kind::kFixed || IsInformative(row);
-    EntryOf(row).informative = informative;
-    return informative ? RowState::kInformative : RowState::kUninformative;
+    std::optional<bool>& informative = EntryOf(row).informative;
+    if (!informative) informative = KindOf(row) == Kind::kFixed || IsInformative(row);
+    return *informative ? RowState::kInformative : RowState::kUninformative;
   }
 
   RowFloor FloorOf(const Row& row) {
@@ -67,11 +105,13 @@ class ErrorBound::Impl {
     if (numbers) return *numbers;
     switch (KindOf(row)) {
       case Kind::kOverflow:
-        numbers = std::make_unique<RowNumbers>(Constant(p_, kInf));
+        numbers = TheSpareNumbers().Take();
+        SetConstant(p_, kInf, *numbers);
         break;
       case Kind::kFixed:
-        numbers = std::make_unique<RowNumbers>(FixedRow(row));
-        numbers->scores = ScoresOf(row, tier, numbers->weights);
+        numbers = TheSpareNumbers().Take();
+        SetFixedRow(row, *numbers);
+        SetScores(row, tier, *numbers);
         break;
       case Kind::kUnknown:
       case Kind::kRounded:
@@ -87,6 +127,7 @@ class ErrorBound::Impl {
   struct Entry {
     Kind kind = Kind::kUnknown;
     std::optional<bool> informative;
+    double terms = -1;  // as CountTerms gives them; below 0 = not counted
     std::unique_ptr<RowNumbers> tiers[kTiers];
   };
 
@@ -111,12 +152,18 @@ class ErrorBound::Impl {
   }
 
   // How many terms the row's sums have: its visible keys and its sink.
-  double CountTerms(const Row& row) const { return CountVisibleKeys(p_, row) + (p_.sinks ? 1 : 0); }
+  double CountTerms(const Row& row) {
+    double& terms = EntryOf(row).terms;
+    if (terms < 0) terms = CountVisibleKeys(p_, row) + (p_.sinks ? 1 : 0);
+    return terms;
+  }
+  bool IsEmpty(const Row& row) { return CountTerms(row) == 0; }
 
-  std::vector<double> ScoresOf(const Row& row, Tier tier, const std::vector<double>& weights) {
-    if (!p_.want_scores || tier == kSpread) return {};
-    return ScoreBounds(ContextOf(row), tier == kCheap ? Condition::kByNorms : Condition::kExact,
-                       has_filler_, weights);
+  void SetScores(const Row& row, Tier tier, RowNumbers& numbers) {
+    numbers.scores.clear();
+    if (!p_.want_scores || tier == kSpread) return;
+    SetScoreBounds(ContextOf(row), tier == kCheap ? Condition::kByNorms : Condition::kExact,
+                   has_filler_, numbers);
   }
 
   Kind KindOf(const Row& row) {
@@ -125,9 +172,9 @@ class ErrorBound::Impl {
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
     if (range_.MayOverflow(HeadOf(row), row)) {
       kind = Kind::kOverflow;
-    } else if (std::isnan(lse) && p_.dropout && !IsEmptyRow(p_, row)) {
+    } else if (std::isnan(lse) && p_.dropout && !IsEmpty(row)) {
       kind = Kind::kOverflow;  // a weight that is dropped may be skipped, or multiplied by 0
-    } else if (std::isnan(lse) || IsEmptyRow(p_, row)) {
+    } else if (std::isnan(lse) || IsEmpty(row)) {
       kind = Kind::kFixed;
     } else if (range_.HiddenMayOutweigh(HeadOf(row), row)) {
       kind = Kind::kOverflow;
@@ -147,7 +194,8 @@ class ErrorBound::Impl {
     const double crude =
         CrudeBound(ContextOf(row), keys, std::abs(lse) + std::log(keys), MaximaOfHead(row));
     if (largest + crude < roundings_.out_range) return false;
-    const RowNumbers worst = WorstBound(ContextOf(row), Measure(row, Condition::kExact));
+    RowNumbers worst;
+    WorstBound(ContextOf(row), Measure(row, Condition::kExact), worst);
     return largest + Largest(worst.out) >= roundings_.out_range;
   }
 
@@ -170,29 +218,31 @@ class ErrorBound::Impl {
 
   void Compute(Tier tier, const Row& row) {
     auto& tiers = EntryOf(row).tiers;
-    const auto keep = [&](Tier which, RowNumbers&& numbers) {
-      if (p_.want_scores) numbers.scores = ScoresOf(row, which, numbers.weights);
-      tiers[which] = std::make_unique<RowNumbers>(std::move(numbers));
-    };
     if (tier == kCheap) {
-      return keep(kCheap, CheapBound(ContextOf(row), Measure(row, Condition::kByNorms)));
+      tiers[kCheap] = TheSpareNumbers().Take();
+      CheapBound(ContextOf(row), Measure(row, Condition::kByNorms), *tiers[kCheap]);
+      return SetScores(row, kCheap, *tiers[kCheap]);
     }
     const RowErrors& errors = Measure(row, Condition::kExact);
-    if (!tiers[kWorst]) keep(kWorst, WorstBound(ContextOf(row), errors));
+    if (!tiers[kWorst]) {
+      tiers[kWorst] = TheSpareNumbers().Take();
+      WorstBound(ContextOf(row), errors, *tiers[kWorst]);
+      SetScores(row, kWorst, *tiers[kWorst]);
+    }
     if (tier == kWorst) return;
-    ProbableBound bound = ComputeProbableBound(ContextOf(row), errors, *tiers[kWorst]);
-    keep(kProbable, std::move(bound.probable));
-    keep(kSpread, std::move(bound.spread));
+    tiers[kProbable] = TheSpareNumbers().Take();
+    tiers[kSpread] = TheSpareNumbers().Take();
+    ProbableBound(ContextOf(row), errors, *tiers[kWorst], *tiers[kProbable], *tiers[kSpread]);
+    SetScores(row, kProbable, *tiers[kProbable]);
   }
 
   // In a row that a visible NaN has made NaN, dividing by its sum may make hidden weights NaN too.
-  RowNumbers FixedRow(const Row& row) const {
-    RowNumbers numbers = Constant(p_, 0);
-    if (IsEmptyRow(p_, row)) return numbers;
+  void SetFixedRow(const Row& row, RowNumbers& numbers) {
+    SetConstant(p_, 0, numbers);
+    if (IsEmpty(row)) return;
     for (size_t j = 0; j < numbers.weights.size(); ++j) {
       if (!Visible(p_, row, static_cast<int64_t>(j))) numbers.weights[j] = kInf;
     }
-    return numbers;
   }
 
   // From the crudest look to the surest. The range of a column is at least what two of its visible
@@ -271,7 +321,8 @@ class ErrorBound::Impl {
   // |v|.
   double ValueRange(const Row& row) {
     const RowContext context = ContextOf(row);
-    std::vector<int64_t> keys = VisibleKeys(p_, row);
+    std::vector<int64_t>& keys = keys_;
+    ListVisibleKeys(p_, row, keys);
     if (p_.sinks) keys.push_back(kSinkKey);
     double range = 0, largest = 0;
     for (int64_t d = 0; d < p_.value_dim; ++d) {
@@ -298,7 +349,8 @@ class ErrorBound::Impl {
   std::vector<std::unique_ptr<KvFacts>> kv_heads_;
   std::vector<std::unique_ptr<HeadFacts>> heads_;
   std::vector<Entry> rows_;
-  RowErrors errors_;  // of the row last measured
+  std::vector<int64_t> keys_;  // scratch
+  RowErrors errors_;           // of the row last measured
   std::pair<Row, Condition> measured_{{-1, -1, -1}, Condition::kExact};
 };
 

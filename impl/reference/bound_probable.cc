@@ -20,12 +20,35 @@ double Square(double x) {
   return x * x;
 }
 
+// Adds a term to a sum, and raises what its prefixes are at least and at most.
+void Extend(double term, double& sum, double& low, double& high) {
+  sum += term;
+  low = std::min(low, sum);
+  high = std::max(high, sum);
+}
+
 // One row's P. An error has a part that is the same for many keys (`shared`, added as it stands) and
 // independent parts (added in squares).
 class RowStatistics {
  public:
-  RowStatistics(const RowContext& context, const RowErrors& errors)
-      : context_(context), r_(context.roundings), e_(errors) {
+  // Storage that one row after another uses.
+  struct Scratch {
+    std::vector<size_t> order;
+    std::vector<size_t> group;           // of each key
+    std::vector<double> group_variance;  // of ln w, by group
+    std::vector<double> independent;     // variances of ln w, by key
+    std::vector<double> sum_value;       // by group
+  };
+
+  RowStatistics(const RowContext& context, const RowErrors& errors, Scratch& scratch)
+      : context_(context),
+        r_(context.roundings),
+        e_(errors),
+        order_(scratch.order),
+        group_(scratch.group),
+        group_variance_(scratch.group_variance),
+        independent_(scratch.independent),
+        sum_value_(scratch.sum_value) {
     GroupKeys();
     // Truncations all lean the same way: they add up like their number, not like its root.
     score_steps_ = r_.biased ? Square(r_.score_roundings) : r_.score_roundings;
@@ -55,7 +78,7 @@ class RowStatistics {
     Lanes value_sum, value_low, value_high;  // w v: likewise
     Lanes moved, by_storing, tilt, lost, variance, rounded, size;
     Groups group_away, group_value, group_lost;
-    Lanes v, away, value, either;  // of the key at hand
+    Lanes v;  // of the key at hand
   };
   void MeasureColumns(Columns& columns) const;
 
@@ -81,26 +104,24 @@ class RowStatistics {
   const RowContext& context_;
   const Roundings& r_;
   const RowErrors& e_;
-  std::vector<size_t> group_;           // of each key
-  std::vector<double> group_variance_;  // of ln w, by group
-  double alike_pairs_ = 0;              // sum of squared group sizes
+  std::vector<size_t>&order_, &group_;
+  std::vector<double>&group_variance_, &independent_, &sum_value_;
+  double alike_pairs_ = 0;  // sum of squared group sizes
   double score_steps_ = 0, sum_steps_ = 0, rescales_ = 0;
-  double tilts_ = 0;                       // roundings of constants that multiply every score
-  std::vector<double> independent_;        // variances of ln w, by key
-  mutable std::vector<double> sum_value_;  // by group, scratch
+  double tilts_ = 0;  // roundings of constants that multiply every score
 };
 
 // Keys with nearly equal scores make the same errors: they are taken together.
 void RowStatistics::GroupKeys() {
-  std::vector<size_t> order(e_.key.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
+  order_.resize(e_.key.size());
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  std::sort(order_.begin(), order_.end(),
             [&](size_t a, size_t b) { return e_.score[a] < e_.score[b]; });
   const double width = std::max(2 * r_.u_weight, kAlike);
-  group_.resize(order.size());
+  group_.resize(order_.size());
   size_t groups = 0, members = 0;
   double first = 0;
-  for (const size_t n : order) {
+  for (const size_t n : order_) {
     if (groups == 0 || e_.score[n] - first > width) {
       alike_pairs_ += Square(static_cast<double>(members));
       members = 0;
@@ -141,34 +162,39 @@ void RowStatistics::MeasureColumns(Columns& c) const {
   }
 }
 
+// One loop, not one an array: the lanes are few, and twenty loops would cost more than what is in them.
 void RowStatistics::AddKey(size_t n, Columns& c) const {
-  const double w = e_.weight[n];
+  const double w = e_.weight[n], lost = e_.lost[n];
+  const double by_storing = e_.biased_score_error[n], score = e_.score[n];
+  const double independent = independent_[n];
+  const bool rounds_either_way = lost != 0 && RoundsEitherWay(n);
   const auto group = static_cast<int64_t>(group_[n]);
   context_.LoadValues(e_.key[n], c.v);
-  c.v /= c.unit;
-  c.away = w * (c.v - c.out);
-  c.value = w * c.v;
-  c.away_sum += c.away;
-  c.away_low = c.away_low.min(c.away_sum);
-  c.away_high = c.away_high.max(c.away_sum);
-  c.value_sum += c.value;
-  c.value_low = c.value_low.min(c.value_sum);
-  c.value_high = c.value_high.max(c.value_sum);
-  c.moved += c.away.abs();
-  c.by_storing += c.away.abs() * e_.biased_score_error[n];
-  c.tilt += c.away * e_.score[n];
-  c.variance += c.away.square() * independent_[n];
-  c.rounded += Square(w) * (c.v.square() + c.out.square());
-  c.size += c.value.abs();
-  c.group_away.row(group) += c.away.transpose();
-  c.group_value.row(group) += c.value.transpose();
-  if (e_.lost[n] == 0) return;
-  c.either = e_.lost[n] * c.v.abs().max((c.v - c.out).abs());
-  if (RoundsEitherWay(n)) {
-    c.variance += c.either.square();
-    c.group_lost.row(group) += e_.lost[n] * c.v.transpose();
-  } else {
-    c.lost += c.either;
+  const int64_t dim = c.v.size();
+  double* group_away = c.group_away.data() + group * dim;
+  double* group_value = c.group_value.data() + group * dim;
+  double* group_lost = c.group_lost.data() + group * dim;
+  for (int64_t d = 0; d < dim; ++d) {
+    const double out = c.out.data()[d], v = c.v.data()[d] / c.unit.data()[d];
+    const double away = w * (v - out), value = w * v, size = std::abs(away);
+    Extend(away, c.away_sum.data()[d], c.away_low.data()[d], c.away_high.data()[d]);
+    Extend(value, c.value_sum.data()[d], c.value_low.data()[d], c.value_high.data()[d]);
+    c.moved.data()[d] += size;
+    c.by_storing.data()[d] += size * by_storing;
+    c.tilt.data()[d] += away * score;
+    c.variance.data()[d] += Square(away) * independent;
+    c.rounded.data()[d] += Square(w) * (Square(v) + Square(out));
+    c.size.data()[d] += std::abs(value);
+    group_away[d] += away;
+    group_value[d] += value;
+    if (lost == 0) continue;
+    const double either = lost * std::max(std::abs(v), std::abs(v - out));
+    if (rounds_either_way) {
+      c.variance.data()[d] += Square(either);
+      group_lost[d] += lost * v;
+    } else {
+      c.lost.data()[d] += either;
+    }
   }
 }
 
@@ -235,33 +261,34 @@ double RowStatistics::Weight(size_t n, double probable_lse) const {
 
 }  // namespace
 
-ProbableBound ComputeProbableBound(const RowContext& context, const RowErrors& errors,
-                                   const RowNumbers& worst) {
-  ProbableBound result{worst, worst};
-  result.spread.weights.clear();
-  result.spread.scores.clear();
-  if (!(errors.max_eta <= kFirstOrder)) return result;
-  const RowStatistics statistics(context, errors);
+void ProbableBound(const RowContext& context, const RowErrors& errors, const RowNumbers& worst,
+                   RowNumbers& probable, RowNumbers& spread) {
+  probable = worst;
+  spread.out = worst.out;
+  spread.lse = worst.lse;
+  spread.weights.clear();
+  spread.scores.clear();
+  if (!(errors.max_eta <= kFirstOrder)) return;
+  thread_local RowStatistics::Scratch scratch;
+  const RowStatistics statistics(context, errors, scratch);
   const auto lower = [](double& target, double value) { target = std::min(target, value); };
-  double probable = 0, spread = 0, squares = 0;
+  double p = 0, deviation = 0, squares = 0;
   for (const double w : errors.weight) squares += Square(w);
   thread_local RowStatistics::Columns columns;
   statistics.MeasureColumns(columns);
   for (size_t d = 0; d < worst.out.size(); ++d) {
     const auto column = static_cast<int64_t>(d);
     if (std::isnan(context.Out(column))) continue;
-    statistics.Out(columns, std::sqrt(squares), column, probable, spread);
-    lower(result.probable.out[d], probable);
-    lower(result.spread.out[d], spread);
+    statistics.Out(columns, std::sqrt(squares), column, p, deviation);
+    lower(probable.out[d], p);
+    lower(spread.out[d], deviation);
   }
-  statistics.Lse(probable, spread);
-  lower(result.probable.lse, probable);
-  lower(result.spread.lse, spread);
+  statistics.Lse(p, deviation);
+  lower(probable.lse, p);
+  lower(spread.lse, deviation);
   for (size_t n = 0; n < errors.visible && !worst.weights.empty(); ++n) {
-    lower(result.probable.weights[static_cast<size_t>(errors.key[n])],
-          statistics.Weight(n, result.probable.lse));
+    lower(probable.weights[static_cast<size_t>(errors.key[n])], statistics.Weight(n, probable.lse));
   }
-  return result;
 }
 
 }  // namespace attest

@@ -42,16 +42,20 @@ double StoredScoreBound(const RowContext& context, const ScoreErrors& errors, St
 
 }  // namespace
 
-std::vector<double> ScoreBounds(const RowContext& context, Condition condition, bool has_filler,
-                                const std::vector<double>& weights) {
+void SetScoreBounds(const RowContext& context, Condition condition, bool has_filler,
+                    RowNumbers& bound) {
   const Problem& p = context.problem;
-  if (!p.want_scores) return {};
-  if (p.want_scores == ScoreMode::kWeights) return weights;
+  std::vector<double>& bounds = bound.scores;
+  bounds.clear();
+  if (!p.want_scores) return;
+  if (p.want_scores == ScoreMode::kWeights) {
+    bounds = bound.weights;
+    return;
+  }
   const ScoreErrors errors(p, context.inputs, context.roundings, context.head, context.row,
                            condition);
   const Steps steps = StepsOf(context);
   const Row& row = context.row;
-  std::vector<double> bounds;
   for (int64_t j = 0; j < p.kv_len; ++j) {
     const double s = context.reference.asked_scores.At(row.batch, row.head, row.query, j);
     const bool is_hidden = !Visible(p, row, j);
@@ -64,7 +68,6 @@ std::vector<double> ScoreBounds(const RowContext& context, Condition condition, 
       bounds.push_back(StoredScoreBound(context, errors, steps, j, s));
     }
   }
-  return bounds;
 }
 
 }  // namespace attest

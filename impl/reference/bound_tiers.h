@@ -47,14 +47,15 @@ struct RowContext {
 };
 
 // W from errors measured with Condition::kExact, and the same in closed form from any errors.
-RowNumbers WorstBound(const RowContext& context, const RowErrors& errors);
-RowNumbers CheapBound(const RowContext& context, const RowErrors& errors);
+// Like all that follow, they reuse the storage of what they fill. The scores are left as they are.
+void WorstBound(const RowContext& context, const RowErrors& errors, RowNumbers& bound);
+void CheapBound(const RowContext& context, const RowErrors& errors, RowNumbers& bound);
 
-// W of the scores that are asked for, of hidden keys too; of the weights it is `weights`. Where what
-// stands for minus infinity is finite (`has_filler`), nothing is claimed of what the scores output
-// holds for a hidden key.
-std::vector<double> ScoreBounds(const RowContext& context, Condition condition, bool has_filler,
-                                const std::vector<double>& weights);
+// Sets the scores to W of those that are asked for, of hidden keys too; of the weights it is that of the
+// weights. Where what stands for minus infinity is finite (`has_filler`), nothing is claimed of what the
+// scores output holds for a hidden key.
+void SetScoreBounds(const RowContext& context, Condition condition, bool has_filler,
+                    RowNumbers& bound);
 
 // Every part of W from below, for a row of `keys` visible keys, the sink among them: eta of each key is at least
 // u (8 |m| + 8 ln n) + 3 eps, each sum meets at least phi with no rescale, sum w |v| is at least |o|.
@@ -71,13 +72,9 @@ struct ColumnMaxima {
 // nothing. `log_max` is at least |m|.
 double CrudeBound(const RowContext& context, double keys, double log_max, const ColumnMaxima& v);
 
-// P and the deviation behind it. `worst` is the row's W.
-struct ProbableBound {
-  RowNumbers probable;
-  RowNumbers spread;  // no weights
-};
-ProbableBound ComputeProbableBound(const RowContext& context, const RowErrors& errors,
-                                   const RowNumbers& worst);
+// P and the deviation behind it, which has no weights. `worst` is the row's W.
+void ProbableBound(const RowContext& context, const RowErrors& errors, const RowNumbers& worst,
+                   RowNumbers& probable, RowNumbers& spread);
 
 }  // namespace attest
 

@@ -85,11 +85,12 @@ double StoredWeightBound(const Roundings& r, const RowErrors& e, double w, doubl
 }
 
 // A weight is e^s / sum e^s, or e^(s - lse): the first loses in the sum, the second in |lse|.
-std::vector<double> WeightBounds(const RowContext& context, const RowErrors& e) {
+void SetWeightBounds(const RowContext& context, const RowErrors& e, std::vector<double>& bounds) {
   const Problem& p = context.problem;
-  if (!p.want_weights && p.want_scores != ScoreMode::kWeights) return {};
+  bounds.clear();
+  if (!p.want_weights && p.want_scores != ScoreMode::kWeights) return;
   const Roundings& r = context.roundings;
-  std::vector<double> bounds(static_cast<size_t>(p.kv_len), 0.0);
+  bounds.assign(static_cast<size_t>(p.kv_len), 0.0);
   const double relative = DivisionError(r, e, e.theta);
   const double least_sum = e.least_sum();
   for (size_t n = 0; n < e.visible; ++n) {
@@ -103,7 +104,6 @@ std::vector<double> WeightBounds(const RowContext& context, const RowErrors& e) 
     bounds[static_cast<size_t>(e.key[n])] =
         StoredWeightBound(r, e, w, error + e.lost[n] + e.tiny_lost);
   }
-  return bounds;
 }
 
 // The least relative error that is forgiven in a sum over so many keys.
@@ -117,19 +117,23 @@ double LeastSumError(const Roundings& r, double keys) {
 double Reach(const RowContext& context, const RowErrors& e, int64_t column, double sign) {
   double best = sign * context.Out(column);
   const double start = best;
-  std::vector<double> logs(e.key.size());
+  const size_t keys = e.key.size();
+  thread_local std::vector<double> values, logs;
+  values.resize(keys);
+  logs.resize(keys);
+  for (size_t n = 0; n < keys; ++n) values[n] = sign * context.Value(e.key[n], column);
   for (int sweep = 0; sweep < 50; ++sweep) {
     // Relative to the largest chosen here: ends of intervals may lie further apart than exp reaches.
     double top = -kInf;
-    for (size_t n = 0; n < e.key.size(); ++n) {
-      const bool up = sign * context.Value(e.key[n], column) > best;
+    for (size_t n = 0; n < keys; ++n) {
+      const bool up = values[n] > best;
       logs[n] = e.score[n] + (up ? e.eta[n] : -e.eta[n]);
       top = std::max(top, logs[n]);
     }
     double sum = 0, total = 0;
-    for (size_t n = 0; n < e.key.size(); ++n) {
+    for (size_t n = 0; n < keys; ++n) {
       const double z = std::exp(logs[n] - top);
-      sum += z * sign * context.Value(e.key[n], column);
+      sum += z * values[n];
       total += z;
     }
     if (!(total > 0) || !(sum / total > best)) break;
@@ -151,9 +155,11 @@ bool IsWide(const RowErrors& e) {
 struct Columns {
   using Lanes = Eigen::ArrayXd;
   Lanes out, common, summed, rounded, lost, size, distance, largest;
-  Lanes v, absolute, away, either;  // of the key at hand
+  Lanes v;  // of the key at hand
 
   void Measure(const RowContext& context, const RowErrors& e);
+  // Adds the n-th key, whose values are loaded.
+  void AddKey(const RowErrors& e, size_t n);
 
   // Column `d`, each sum over `z`, the least sum of weights, and held against what no column can
   // exceed.
@@ -167,18 +173,26 @@ void Columns::Measure(const RowContext& context, const RowErrors& e) {
     lanes->setZero(dim);
   }
   for (size_t n = 0; n < e.key.size(); ++n) {
-    const double w = e.weight[n], grow = w * e.grow[n], high = w * (1 + e.grow[n]);
     context.LoadValues(e.key[n], v);
-    absolute = v.abs();
-    away = (v - out).abs();
-    either = absolute.max(away);
-    common += grow * away;
-    summed += (high * e.phi[n]) * absolute;
-    rounded += high * either;
-    if (e.lost[n] > 0) lost += e.lost[n] * either;
-    size += w * absolute;
-    distance = distance.max(away);
-    largest = largest.max(absolute);
+    AddKey(e, n);
+  }
+}
+
+// One loop, not one an array: the lanes are few, and ten loops would cost more than what is in them.
+void Columns::AddKey(const RowErrors& e, size_t n) {
+  const double w = e.weight[n], grow = w * e.grow[n], high = w * (1 + e.grow[n]);
+  const double high_phi = high * e.phi[n], lost_weight = e.lost[n];
+  const double *value = v.data(), *mean = out.data();
+  for (int64_t d = 0; d < v.size(); ++d) {
+    const double absolute = std::abs(value[d]), away = std::abs(value[d] - mean[d]);
+    const double either = std::max(absolute, away);
+    common.data()[d] += grow * away;
+    summed.data()[d] += high_phi * absolute;
+    rounded.data()[d] += high * either;
+    if (lost_weight > 0) lost.data()[d] += lost_weight * either;
+    size.data()[d] += w * absolute;
+    distance.data()[d] = std::max(distance.data()[d], away);
+    largest.data()[d] = std::max(largest.data()[d], absolute);
   }
 }
 
@@ -201,15 +215,15 @@ Column Columns::At(const RowContext& context, const RowErrors& e, int64_t d, dou
 
 }  // namespace
 
-RowNumbers WorstBound(const RowContext& context, const RowErrors& errors) {
-  RowNumbers bound;
-  bound.lse = LseBound(context.roundings, errors, SumErrorsOf(errors));
-  bound.weights = WeightBounds(context, errors);
+void WorstBound(const RowContext& context, const RowErrors& errors, RowNumbers& bound) {
+  const SumErrors sums = SumErrorsOf(errors);
+  bound.lse = LseBound(context.roundings, errors, sums);
+  SetWeightBounds(context, errors, bound.weights);
   const bool wide = IsWide(errors);
   thread_local Columns columns;
   columns.Measure(context, errors);
-  const SumErrors sums = SumErrorsOf(errors);
   const double z = errors.saturated ? 0 : errors.least_sum();
+  bound.out.clear();
   bound.out.reserve(static_cast<size_t>(context.problem.value_dim));
   for (int64_t d = 0; d < context.problem.value_dim; ++d) {
     // A visible NaN in V: the bound stays 0.
@@ -218,17 +232,16 @@ RowNumbers WorstBound(const RowContext& context, const RowErrors& errors) {
         due ? OutBound(context.roundings, errors, sums, columns.At(context, errors, d, z, wide))
             : 0);
   }
-  return bound;
 }
 
 // By Cauchy and Schwarz each weighted sum over the keys is at most a factor of the row times a root
 // of the column's second moments: sum w (v - o)^2 = sum w v^2 - o^2, and max(|v|, |v - o|)^2 is at
 // most the sum of both squares.
-RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
-  RowNumbers bound;
+void CheapBound(const RowContext& context, const RowErrors& e, RowNumbers& bound) {
   const SumErrors sums = SumErrorsOf(e);
   bound.lse = LseBound(context.roundings, e, sums);
-  bound.weights = WeightBounds(context, e);
+  SetWeightBounds(context, e, bound.weights);
+  bound.out.clear();
   double grow = 0, phi = 0, high = 0;  // roots of sum w x^2
   for (size_t n = 0; n < e.key.size(); ++n) {
     const double w = e.weight[n], h = 1 + e.grow[n];
@@ -272,7 +285,6 @@ RowNumbers CheapBound(const RowContext& context, const RowErrors& e) {
     c.lost = e.sum_lost * 2 * largest;
     bound.out.push_back(OutBound(context.roundings, e, sums, c) * kRoundOff + e.underflow_out);
   }
-  return bound;
 }
 
 RowFloor MakeFloor(const Roundings& r, double keys, double lse) {

@@ -56,7 +56,7 @@ RowSum WeighRow(const Row& row, const std::vector<int64_t>& keys, std::optional<
 class HeadComputation {
  public:
   HeadComputation(const Problem& p, const Inputs& inputs, const Semantics& semantics, int64_t b,
-                  int64_t h, Reference& result)
+                  int64_t h, std::vector<int64_t>& keys, Reference& result)
       : p_(p),
         semantics_(semantics),
         steps_(p, inputs, semantics),
@@ -71,7 +71,8 @@ class HeadComputation {
         weights_(PlaneOf(result.weights, b, h)),
         out_(PlaneOf(result.out, b, h)),
         lse_(PlaneOf(result.lse, b, h)),
-        asked_(result.asked_scores) {}
+        asked_(result.asked_scores),
+        keys_(keys) {}
 
   void Run() {
     if (p_.head_dim > 0) {
@@ -166,7 +167,7 @@ class HeadComputation {
   const ConstPlane q_, k_, v_;
   Plane scores_, weights_, out_, lse_;
   Array& asked_;
-  std::vector<int64_t> keys_;  // visible to the row at hand
+  std::vector<int64_t>& keys_;  // visible to the row at hand
 };
 
 }  // namespace
@@ -179,9 +180,10 @@ Reference ComputeReference(const Problem& problem, const Inputs& inputs,
                    Array(problem.WeightsShape()),
                    {}};
   if (problem.want_scores) result.asked_scores = Array(problem.WeightsShape());
+  std::vector<int64_t> keys;
   for (int64_t b = 0; b < problem.batch; ++b) {
     for (int64_t h = 0; h < problem.q_heads; ++h) {
-      HeadComputation(problem, inputs, semantics, b, h, result).Run();
+      HeadComputation(problem, inputs, semantics, b, h, keys, result).Run();
     }
   }
   return result;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "impl/abi/kernel_table.h"
+#include "impl/tiled/backward.h"
 #include "impl/tiled/fast/fast.h"
 #include "impl/tiled/tiled.h"
 
@@ -16,8 +17,12 @@ constexpr char kContract[] = R"({
   "contract": "attest-1",
   "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",
                      "mask_form", "threads", "rerun"],
+  "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
+               "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
+               "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask", "softcap",
+               "alibi", "sinks", "dropout"],
   "min_alignment": 1,
-  "options": {"tile": ["1", "3", "16", "64"], "qtile": ["1", "16"]}
+  "options": {"variant": ["fast"], "tile": ["1", "3", "16", "64"], "qtile": ["1", "16"]}
 })";
 
 // Weights below the least normal become 0. They are multiplied by V as they are, in f32.
@@ -25,6 +30,10 @@ constexpr char kFastContract[] = R"({
   "contract": "attest-1",
   "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",
                      "mask_form", "threads", "rerun"],
+  "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
+               "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
+               "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask", "softcap",
+               "alibi", "sinks", "dropout"],
   "min_alignment": 1,
   "numerics": {"f32": {"flush_to_zero": true}, "f16": {"flush_to_zero": true},
                "bf16": {"flush_to_zero": true}}
@@ -55,6 +64,11 @@ class TiledKernel {
     return {};
   }
 
+  // One for both: all that it takes of a forward is out and lse.
+  tl::expected<void, CallError> Backward(const CallView& call) const {
+    return TiledBackward(call, options_);
+  }
+
  private:
   static tl::expected<TiledKernel, std::string> CreateVariant(const CreateOptions& options,
                                                               const std::string& variant) {
@@ -63,6 +77,7 @@ class TiledKernel {
     }
     if (auto ok = RefuseOthers(options, {"variant"}); !ok) return tl::unexpected(ok.error());
     TiledKernel kernel;
+    kernel.options_.threads = options.threads;
     kernel.pool_ = std::make_unique<tiled_fast::ThreadPool>(options.threads);
     return kernel;
   }

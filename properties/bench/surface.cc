@@ -59,6 +59,7 @@ const std::vector<FeatureColumn>& Columns() {
       {"lse", [](C c) { return c.problem.want_lse; }},
       {"weights", [](C c) { return c.problem.want_weights; }},
       {"scores", [](C c) { return c.problem.want_scores.has_value(); }},
+      {"gradients", [](C c) { return c.problem.want_gradients; }},
       {"past", [](C c) { return c.storage.past > 0; }},
       {"pages", [](C c) { return c.storage.page_size > 0; }},
       {"ring", [](C c) { return c.storage.ring; }},
@@ -85,7 +86,10 @@ struct Exercise {
 
 // Promises everything, so that no property is out of reach.
 const Contract& WholeContract() {
-  static const Contract kContract = *ParseContract(R"({"contract": "attest-1"})");
+  static const Contract kContract = *ParseContract(R"({"contract": "attest-1",
+    "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa", "value_dim", "zero_sizes",
+                 "mask_broadcast", "mask_key_broadcast", "mask_ranks", "bias_f32", "query_lengths", "prefix_lengths",
+                 "documents", "block_mask", "softcap", "alibi", "sinks", "dropout"]})");
   return kContract;
 }
 

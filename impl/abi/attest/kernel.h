@@ -88,16 +88,34 @@ typedef enum attest_role {
   ATTEST_ROLE_PRESENT_K =
       68, /* f [batch, kv_heads, kv_len, head_dim]: past and new keys together */
   ATTEST_ROLE_PRESENT_V = 69, /* f [batch, kv_heads, kv_len, value_dim] */
-  /* gradients */
-  ATTEST_ROLE_DOUT = 96,
-  ATTEST_ROLE_DQ = 97,
-  ATTEST_ROLE_DK = 98,
-  ATTEST_ROLE_DV = 99,
-  ATTEST_ROLE_DBIAS = 100,
+  /* gradients, of backward calls alone; see "The backward pass" below */
+  ATTEST_ROLE_DOUT = 96,   /* f, shaped as OUT: an input */
+  ATTEST_ROLE_DQ = 97,     /* f, shaped as Q: outputs, these three */
+  ATTEST_ROLE_DK = 98,     /* f, shaped as K */
+  ATTEST_ROLE_DV = 99,     /* f, shaped as V */
+  ATTEST_ROLE_DBIAS = 100, /* reserved, as the next */
   ATTEST_ROLE_DSINK = 101
 } attest_role;
 
-/* A kernel writes roles at or above ATTEST_ROLE_OUT up to 95, and reads the others. */
+/* A forward call's outputs are the roles from ATTEST_ROLE_OUT up to 95; a kernel reads the others. */
+
+/* The backward pass
+ *
+ * It gives the gradients of L = sum of dout * out by q, k and v. A backward call follows a forward
+ * call of the same instance and carries the same tensors and options; OUT and LSE (where the contract
+ * has one) are now inputs and hold what that forward wrote. DOUT is an input, DQ, DK and DV are
+ * outputs, all three always there. attest gives them all in one go: forward, then backward.
+ *
+ * Every element of DQ, DK and DV is written. A key gathers over the query heads of its kv head; a
+ * key that no row sees gets exactly 0 in DK and DV, whatever it holds, and a row that sees no key
+ * (or a sink alone), with empty_row zero, gets 0 in DQ and adds nothing. Rows past their query length
+ * add nothing: DOUT is 0 there, whatever OUT and LSE hold; of their DQ nothing is said.
+ * Calls of packed, paged, ring or past keys and of 8-bit inputs have no backward, nor are there
+ * gradients of weights, scores, lse, bias or sinks.
+ *
+ * The contract's key "backward" lists the features that backward calls carry; without it there are
+ * none. Its other promises (numerics, poison_safe, bits_invariant, ...) hold for both passes; what
+ * multiplies k, q and dout on its way into dq, dk and dv is rounded as weights are (probability). */
 
 typedef enum attest_option_id {
   ATTEST_OPTION_SCALE = 1,       /* f: multiplies q.k; always given */
@@ -168,7 +186,7 @@ typedef struct attest_kernel_table {
   const char* (*contract)(void* kernel);
   /* Computes a call. attest calls it from one thread at a time unless concurrent_calls is promised. */
   attest_status (*forward)(void* kernel, attest_call* call);
-  attest_status (*backward)(void* kernel, attest_call* call); /* may be NULL */
+  attest_status (*backward)(void* kernel, attest_call* call); /* NULL without a "backward" */
   void (*destroy)(void* kernel);
   /* for kernels that own their cache; all may be NULL */
   attest_status (*cache_open)(void* kernel, attest_call* call, void** cache);
@@ -195,6 +213,11 @@ typedef struct attest_kernel_table {
  *                         query_lengths prefix_lengths documents block_mask softcap alibi sinks
  *                         dropout (with the mask given) past present (past and new keys as outputs)
  *                         pages ring packed
+ * backward                features that backward calls carry, a list of those offered: causal window
+ *                         key_lengths query_lengths mask bias mask_with_bias gqa value_dim zero_sizes
+ *                         mask_broadcast mask_key_broadcast mask_ranks bias_f32 prefix_lengths
+ *                         documents block_mask softcap alibi sinks dropout; [] = plain calls alone.
+ *                         Left out (so in attest-1, too): no backward pass
  * fp8                     formats of q, k and v beside dtypes: a list of e4m3, e5m2
  * scores                  scores outputs, a list of raw, capped, biased, weights. A kernel that lists
  *                         features of its own offers of these two what it lists, too

@@ -8,6 +8,7 @@ CONTRACT = {
     "contract": "attest-1",
     "dtypes": ["f32", "f64", "bf16"],
     "features": ["value_dim", "causal"],
+    "backward": ["value_dim", "causal"],
     "causal_offset": ["zero"],
     "lse": "none",
     "bits_invariant": ["rerun"],
@@ -22,3 +23,8 @@ CONTRACT = {
 def attention(q, k, v, *, scale, causal=False):
     q = q * (scale * q.shape[-1] ** 0.5)  # torch 1.13, which Debian 12 has, takes no scale
     return F._scaled_dot_product_attention(q, k, v, is_causal=causal)[0]
+
+
+def attention_backward(q, k, v, *, out, dout, scale, causal=False):
+    inputs = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
+    return torch.autograd.grad(attention(*inputs, scale=scale, causal=causal), inputs, dout)

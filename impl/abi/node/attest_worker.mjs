@@ -269,6 +269,10 @@ class Worker {
       throw new Refused(`${this.file}: put the contract beside ${variant}${this.lineOf(variant)}: ` +
                         "export const contract = {...}");
     }
+    if ("backward" in contract) {
+      throw new Refused(`${this.file}: a kernel in JavaScript has no backward pass; leave the key backward out of ` +
+                        "the contract");
+    }
     this.refuseUnknown(variant, options, [...namesInPattern(this.kernel), ...(module.options ?? [])]);
     this.options = options;
     return {name: this.name, version: String(module.version ?? "1"), contract: JSON.stringify(contract),

@@ -1,7 +1,7 @@
 """The attest worker for kernels written in Python: `attest check python:my.py:attention`.
 
 attest starts it; nobody else does. It speaks the worker protocol (../PROTOCOL.md) on descriptor 3 and maps the
-arena, descriptor 4. A kernel is a function in a file, with its contract beside it:
+arena, descriptor 4. Of models attest_model.py says more. A kernel is a function in a file, with its contract beside it:
 
     CONTRACT = {"contract": "attest-1", "dtypes": ["f32"], "features": ["causal"], "lse": "none"}
 
@@ -14,6 +14,9 @@ file they are torch tensors over the same memory (DLPack), bf16 included; inputs
 written, results may come from any device. The function returns out, or a tuple in the order out, lse, weights,
 scores, present_k, present_v of those that were asked for (want_lse and so on), or a dictionary of them.
 NotImplementedError means UNSUPPORTED; any other exception means FAILED.
+
+A contract with "backward" has a second function beside the first, of the same name with _backward. It gets what
+the first got, and out, lse (where the contract has one) and dout as keywords, and returns dq, dk and dv.
 
 Create options (`python:my.py?tile=8`) come as keywords too, as text: each must be a parameter of the function,
 under a name that attest does not use itself. What raises an exception is named by file and line.
@@ -35,6 +38,8 @@ import struct
 import sys
 import sysconfig
 import traceback
+
+import attest_model
 
 CONTROL, ARENA = 3, 4
 PROTOCOL = 1
@@ -58,6 +63,7 @@ NAMES = {
     20: "q_scale", 21: "k_scale", 22: "v_scale", 23: "key_document_ids", 24: "ring_start",
 }
 OUTPUTS = {64: "out", 65: "lse", 66: "weights", 67: "scores", 68: "present_k", 69: "present_v"}
+DOUT, GRADIENTS = 96, {97: "dq", 98: "dk", 99: "dv"}
 OPTIONS = {
     1: "scale", 2: "causal", 3: "window_left", 4: "window_right", 5: "softcap", 6: "dropout", 7: "block_q",
     8: "block_k", 9: "score_mode", 10: "fp8",
@@ -85,6 +91,10 @@ def to_bf16(values):
 
 class Refused(Exception):
     """The call cannot be made of this kernel; the text is the reason."""
+
+
+class Returned(Refused):
+    """What the function gave back cannot be taken; the text is the reason, without the place."""
 
 
 class Memory:
@@ -139,12 +149,14 @@ class Kernel:
         self.path, self.function = os.path.abspath(path), None
 
     def load(self, options, threads):
+        self.backward = None
         path, options = self.path, dict(options)
         name = options.pop("variant", "attention")
         before = set(sys.modules)
         module = self.imported()
         self.files = [path, *sources_of(sys.modules[key] for key in set(sys.modules) - before)]
         self.function = getattr(module, name, None)
+        self.backward = getattr(module, name + "_backward", None)
         if not callable(self.function):
             raise Refused(f"{path}: has no function {name}; {functions_in(module)}")
         contract = getattr(self.function, "contract", None) or getattr(module, "CONTRACT", None)
@@ -164,6 +176,7 @@ class Kernel:
         self.takes_all = any(p.kind == p.VAR_KEYWORD for p in parameters)
         self.accepted = {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
         self.refuse_unknown(name, options)
+        self.model = attest_model.Model(self, contract, Refused) if attest_model.is_model(contract) else None
 
     def imported(self):
         """The user's file as a module."""
@@ -217,12 +230,12 @@ class Kernel:
         is_tensor = self.torch is not None and isinstance(result, self.torch.Tensor)
         wrong = wrong_kind(result, is_tensor)
         if wrong:
-            raise Refused(f"{self.name} returned {name} as {wrong}, expected an array of real numbers")
+            raise Returned(f"{self.name} returned {name} as {wrong}, expected an array of real numbers")
         if not is_tensor:
             result = numpy.asarray(result)
         if tuple(result.shape) != array.shape:
-            raise Refused(f"{self.name} returned {name} of shape {list(result.shape)}, expected "
-                          f"{list(array.shape)}")
+            raise Returned(f"{self.name} returned {name} of shape {list(result.shape)}, expected "
+                           f"{list(array.shape)}")
         if is_tensor:
             self.shown(array, dtype).copy_(result.detach())
             return
@@ -251,16 +264,41 @@ def named(result, asked, function):
     if not isinstance(result, tuple):
         return {"out": result}
     if len(result) > len(asked):
-        raise Refused(f"{function} returned a tuple of {len(result)}, but was asked for {', '.join(asked)} only")
+        raise Returned(f"{function} returned a tuple of {len(result)}, but was asked for {', '.join(asked)} only")
     return dict(zip(asked, result))
 
 
+def compute_backward(kernel, arguments, outputs, gradients):
+    """The backward pass of a call whose forward pass has filled `outputs`; dout is among the arguments."""
+    function = kernel.backward
+    if not callable(function):
+        raise Refused(f"{kernel.path}: the contract has a backward pass, so {kernel.function.__name__}_backward "
+                      "must stand beside the function, or leave the key backward out")
+    arguments = {name: value for name, value in arguments.items() if not name.startswith("want_")}
+    arguments.pop("outputs", None)
+    for name, (array, dtype) in outputs.items():
+        seen = array.view()
+        seen.flags.writeable = kernel.torch is not None
+        arguments[name] = kernel.shown(seen, dtype)
+    results = named(function(**arguments), list(gradients), function.__name__)
+    for name, target in gradients.items():
+        if results.get(name) is None:
+            raise Returned(f"{function.__name__} returned no {name}")
+        kernel.store(name, results[name], *target)
+
+
 def compute(kernel, memory, call):
-    arguments, outputs = dict(kernel.options), {}
+    if kernel.model is not None:
+        return kernel.model.compute(memory, call)
+    arguments, outputs, gradients, dout = dict(kernel.options), {}, {}, {}
     for tensor in call["tensors"]:
         role, dtype = tensor["role"], tensor["dtype"]
         if role in OUTPUTS:
             outputs[OUTPUTS[role]] = (memory.array(tensor, True), dtype)
+        elif role in GRADIENTS:
+            gradients[GRADIENTS[role]] = (memory.array(tensor, True), dtype)
+        elif role == DOUT:
+            dout["dout"] = kernel.shown(memory.array(tensor, kernel.torch is not None), dtype)
         elif role in NAMES:
             # torch knows no read-only memory; the harness finds an input that was changed.
             arguments[NAMES[role]] = kernel.shown(memory.array(tensor, kernel.torch is not None), dtype)
@@ -284,8 +322,10 @@ def compute(kernel, memory, call):
     results = named(kernel.function(**arguments), asked, kernel.name)
     for name in asked:
         if results.get(name) is None:
-            raise Refused(f"{kernel.name} returned no {name}")
+            raise Returned(f"{kernel.name} returned no {name}")
         kernel.store(name, results[name], *outputs[name])
+    if gradients:
+        compute_backward(kernel, {**arguments, **dout}, outputs, gradients)
 
 
 def one_line(error, kernel=None):
@@ -295,6 +335,9 @@ def one_line(error, kernel=None):
     except Exception:  # a kernel's own exception may not know how to show itself
         text = ""
     text = " ".join(text[:MESSAGE_LIMIT].split()) or type(error).__name__
+    if isinstance(error, Returned):
+        place = place_of(kernel.function)
+        return f"{place}: {text}" if place else text
     if isinstance(error, (Refused, NotImplementedError)):
         return text
     try:
@@ -360,7 +403,7 @@ class Worker:
                 continue
             try:
                 answer = {"load": self.load, "map": self.map}[request["op"]](request)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a module that leaves as it is loaded has a line, too
                 answer = {"error": one_line(error, self.kernel)}
             self.reply(id=request["id"], **answer)
 

@@ -34,6 +34,7 @@ class DirectCall {
     AddPerHead(ATTEST_ROLE_ALIBI_SLOPES, p.alibi_slopes);
     AddPerHead(ATTEST_ROLE_SINKS, p.sinks);
     AddOutputs();
+    if (p.want_gradients) AddGradients(inputs);
   }
 
   DirectResult Run(const attest_kernel_table& table, void* kernel) {
@@ -47,7 +48,14 @@ class DirectCall {
     call.message = message.data();
     call.message_size = message.size();
     DirectResult result;
+    // The gradients' tensors stand at the end.
+    const auto of_backward = static_cast<uint32_t>(p_.want_gradients ? 4 : 0);
+    call.num_arguments -= of_backward;
     result.status = table.forward(kernel, &call);
+    if (result.status == ATTEST_OK && p_.want_gradients) {
+      call.num_arguments += of_backward;
+      result.status = table.backward(kernel, &call);
+    }
     result.message = message.data();
     if (result.status != ATTEST_OK) return result;
     result.out = ReadRows(ATTEST_ROLE_OUT, p_.OutShape());
@@ -56,6 +64,9 @@ class DirectCall {
     result.scores = Read(ATTEST_ROLE_SCORES);
     result.present_k = Read(ATTEST_ROLE_PRESENT_K);
     result.present_v = Read(ATTEST_ROLE_PRESENT_V);
+    result.dq = Read(ATTEST_ROLE_DQ);
+    result.dk = Read(ATTEST_ROLE_DK);
+    result.dv = Read(ATTEST_ROLE_DV);
     return result;
   }
 
@@ -239,6 +250,15 @@ class DirectCall {
       Add(ATTEST_ROLE_PRESENT_K, p_.KShape(), p_.dtype);
       Add(ATTEST_ROLE_PRESENT_V, p_.VShape(), p_.dtype);
     }
+  }
+
+  // Of plain storage, as all of a problem that wants gradients.
+  void AddGradients(const Inputs& inputs) {
+    AddFilled(ATTEST_ROLE_DOUT, p_.OutShape(), p_.dtype, {},
+              [&](const Shape4& at) { return inputs.dout.At(at[0], at[1], at[2], at[3]); });
+    Add(ATTEST_ROLE_DQ, p_.QShape(), p_.dtype);
+    Add(ATTEST_ROLE_DK, p_.KShape(), p_.dtype);
+    Add(ATTEST_ROLE_DV, p_.VShape(), p_.dtype);
   }
 
   OwnedTensor* Find(int32_t role) {

@@ -51,6 +51,7 @@ struct DirectResult {
   Array weights;
   Array scores;
   Array present_k, present_v;  // empty unless the form wants them
+  Array dq, dk, dv;            // empty unless the problem wants gradients
 };
 
 // One created instance of a kernel.

@@ -11,6 +11,7 @@
 #include "impl/attention/contract.h"
 #include "impl/reference/bound.h"
 #include "impl/reference/extended_reference.h"
+#include "impl/reference/gradient.h"
 #include "impl/reference/testing.h"
 
 namespace attest {
@@ -63,6 +64,21 @@ inline testing::AssertionResult MatchesReference(const Problem& p, const Inputs&
   return match;
 }
 
+// The same of the gradients of a problem that wants them.
+inline testing::AssertionResult MatchesGradient(const Problem& p, const Inputs& inputs,
+                                                const DirectResult& result) {
+  static const Contract kContract = *ParseContract(R"({"contract": "attest-1"})");
+  if (result.status != ATTEST_OK) return testing::AssertionFailure() << result.message;
+  const Reference reference = ReferenceFor(p, inputs, kContract);
+  ErrorBound error_bound(p, inputs, reference, kContract);
+  const Gradient due = ComputeGradient(p, inputs, reference, kContract.semantics);
+  const Gradient bound = BoundGradient(p, inputs, reference, error_bound, kContract);
+  auto match = WithinBound("dq", result.dq, due.dq, bound.dq);
+  if (match) match = WithinBound("dk", result.dk, due.dk, bound.dk);
+  if (match) match = WithinBound("dv", result.dv, due.dv, bound.dv);
+  return match;
+}
+
 // Equal values, NaN equal to NaN and 0 to -0: what "the same bits" means in this project.
 inline bool SameBits(const Array& a, const Array& b) {
   if (a.shape != b.shape) return false;
@@ -77,7 +93,8 @@ inline bool SameBits(const Array& a, const Array& b) {
 inline bool SameBits(const DirectResult& a, const DirectResult& b) {
   return a.status == b.status && SameBits(a.out, b.out) && SameBits(a.lse, b.lse) &&
          SameBits(a.weights, b.weights) && SameBits(a.scores, b.scores) &&
-         SameBits(a.present_k, b.present_k) && SameBits(a.present_v, b.present_v);
+         SameBits(a.present_k, b.present_k) && SameBits(a.present_v, b.present_v) &&
+         SameBits(a.dq, b.dq) && SameBits(a.dk, b.dk) && SameBits(a.dv, b.dv);
 }
 
 }  // namespace attest

@@ -81,6 +81,16 @@ void FillBits(std::mt19937_64& random, BitPlane& plane) {
   for (uint8_t& bit : plane.bits) bit = OneIn(random, 3) ? 0 : 1;
 }
 
+// Padding has no part in the loss.
+Array DrawDout(std::mt19937_64& random, const Problem& p) {
+  Array dout = DrawArray(random, p.OutShape(), p.dtype);
+  ForEachRow(p, [&](const Row& row) {
+    if (!IsPaddedQuery(p, row)) return;
+    for (int64_t d = 0; d < p.value_dim; ++d) dout.At(row.batch, row.head, row.query, d) = 0;
+  });
+  return dout;
+}
+
 void DrawBlockMask(std::mt19937_64& random, Problem& p) {
   BlockMask& mask = p.block_mask.emplace();
   mask.block_q = OneOf<int64_t>(random, {1, 2, 3, 16, 1000});
@@ -148,6 +158,7 @@ Inputs RandomInputs(std::mt19937_64& random, const Problem& problem) {
   inputs.q = DrawArray(random, problem.QShape(), type, scales.q_scale);
   inputs.k = DrawArray(random, problem.KShape(), type, scales.k_scale);
   inputs.v = DrawArray(random, problem.VShape(), type, scales.v_scale);
+  if (problem.want_gradients) inputs.dout = DrawDout(random, problem);
   if (problem.bias) {
     inputs.bias = DrawArray(random, problem.bias->shape, problem.BiasDType());
     for (size_t n = 0; n < problem.bias->bits.size(); ++n) {

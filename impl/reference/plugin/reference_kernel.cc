@@ -5,6 +5,7 @@
 
 #include "impl/abi/input_rows.h"
 #include "impl/abi/kernel_table.h"
+#include "impl/reference/gradient.h"
 #include "impl/reference/plugin/emulation.h"
 #include "impl/reference/reference.h"
 
@@ -18,6 +19,10 @@ struct Conventions {
   std::string contract = R"({
       "contract": "attest-1",
       "bits_invariant": ["hidden_values", "batch", "heads", "layout", "mask_form", "threads", "rerun"],
+      "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
+                   "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
+                   "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask",
+                   "softcap", "alibi", "sinks", "dropout"],
       "min_alignment": 1
     })";
 };
@@ -220,6 +225,28 @@ class ReferenceKernel {
     const Reference result = emulation ? emulation->Compute(problem, inputs)
                                        : ComputeReference(problem, inputs, conventions_.semantics);
     WithFloatType(call.dtype, [&](auto zero) { Store<decltype(zero)>(result, call); });
+    return {};
+  }
+
+  // Out and lse are computed anew, unrounded.
+  tl::expected<void, CallError> Backward(const CallView& call) const {
+    if (conventions_.emulation) {
+      return tl::unexpected(CallError{ATTEST_UNSUPPORTED, "no backward pass of that contract"});
+    }
+    const Problem problem = ProblemOf(call);
+    if (const auto error = Validate(problem)) {
+      return tl::unexpected(CallError{ATTEST_INVALID_ARGUMENT, *error});
+    }
+    Inputs inputs = InputsOf(call, problem);
+    inputs.dout = LoadFloats(call.gradients->dout, call.dtype);
+    const Reference reference = ComputeReference(problem, inputs, conventions_.semantics);
+    const Gradient gradient = ComputeGradient(problem, inputs, reference, conventions_.semantics);
+    WithFloatType(call.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      StorePlane<T>(gradient.dq, call.dtype, call.gradients->dq);
+      StorePlane<T>(gradient.dk, call.dtype, call.gradients->dk);
+      StorePlane<T>(gradient.dv, call.dtype, call.gradients->dv);
+    });
     return {};
   }
 

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -63,11 +64,21 @@ struct Outcome {
   double all = 0;                       // and all mutants, each until it is killed
 };
 
+// The suites are of forward passes alone.
+const std::vector<Mutant>& ForwardMutants() {
+  static const std::vector<Mutant> kForward = [] {
+    std::vector<Mutant> forward(Mutants().begin(), Mutants().end());
+    std::erase_if(forward, std::mem_fn(&Mutant::is_of_backward));
+    return forward;
+  }();
+  return kForward;
+}
+
 class SuiteRun {
  public:
   explicit SuiteRun(const PeerSuite& suite) : suite_(suite) {
     for (const std::string_view variant : kCorrect) correct_.push_back(Open(variant));
-    for (const Mutant& mutant : Mutants()) mutants_.push_back(Open(mutant.id));
+    for (const Mutant& mutant : ForwardMutants()) mutants_.push_back(Open(mutant.id));
   }
 
   Outcome Run() {
@@ -126,7 +137,7 @@ Outcome RunSuite(const SuiteEntry& entry, const PeersOptions& options) {
 std::optional<Outcome> ReadKills(const std::filesystem::path& folder) {
   Outcome outcome;
   outcome.name = kAttest;
-  for (const Mutant& mutant : Mutants()) {
+  for (const Mutant& mutant : ForwardMutants()) {
     std::ifstream file(folder / mutant.id);
     if (!file) {
       fmt::print(stderr,
@@ -146,7 +157,7 @@ void PrintSummary(const std::vector<Outcome>& outcomes) {
       "of "
       "the points of\nthe grids written here, of what the project itself has. CPU seconds: of one "
       "kernel with its references, and of\nall mutants, each until it is killed.\n\n",
-      Mutants().size());
+      ForwardMutants().size());
   fmt::print("{:16} {:>6} {:>8} {:>10} {:>9} {:>8} {:>8}\n", "suite", "cases", "of", "published",
              "killed", "CPU s", "all");
   for (const Outcome& o : outcomes) {
@@ -175,8 +186,8 @@ void PrintMatrix(const std::vector<Outcome>& outcomes) {
   fmt::print("\n{:32}", "K: killed");
   for (const Outcome& o : outcomes) fmt::print(" {:>14}", o.name);
   fmt::print("\n");
-  for (size_t m = 0; m < Mutants().size(); ++m) {
-    fmt::print("{:32}", Mutants()[m].id);
+  for (size_t m = 0; m < ForwardMutants().size(); ++m) {
+    fmt::print("{:32}", ForwardMutants()[m].id);
     for (const Outcome& o : outcomes) fmt::print(" {:>14}", o.kills[m] ? 'K' : '.');
     fmt::print("\n");
   }
@@ -185,12 +196,12 @@ void PrintMatrix(const std::vector<Outcome>& outcomes) {
 // Those that no suite kills, or attest alone where its column is there.
 void PrintUnkilled(const std::vector<Outcome>& outcomes) {
   std::string only_attest, nobody;
-  for (size_t m = 0; m < Mutants().size(); ++m) {
+  for (size_t m = 0; m < ForwardMutants().size(); ++m) {
     const auto kills = std::ranges::count_if(
         outcomes, [&](const Outcome& o) { return o.kills[m] && o.name != kAttest; });
     if (kills > 0) continue;
     const bool has_attest = outcomes.back().name == kAttest && outcomes.back().kills[m];
-    (has_attest ? only_attest : nobody) += fmt::format("  {}\n", Mutants()[m].id);
+    (has_attest ? only_attest : nobody) += fmt::format("  {}\n", ForwardMutants()[m].id);
   }
   if (!only_attest.empty()) fmt::print("\nKilled by attest alone:\n{}", only_attest);
   if (!nobody.empty()) fmt::print("\nKilled by none of these:\n{}", nobody);

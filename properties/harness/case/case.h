@@ -16,11 +16,11 @@
 
 namespace attest {
 
-// The input tensors that hold floating-point data.
-enum class DataTensor : uint8_t { kQ, kK, kV, kBias };
-inline constexpr std::array<DataTensor, 4> kDataTensors = {DataTensor::kQ, DataTensor::kK,
-                                                           DataTensor::kV, DataTensor::kBias};
-std::string_view Name(DataTensor tensor);  // "q" "k" "v" "bias"
+// The input tensors that hold floating-point data. kDout is there where gradients are wanted.
+enum class DataTensor : uint8_t { kQ, kK, kV, kBias, kDout };
+inline constexpr std::array<DataTensor, 5> kDataTensors = {
+    DataTensor::kQ, DataTensor::kK, DataTensor::kV, DataTensor::kBias, DataTensor::kDout};
+std::string_view Name(DataTensor tensor);  // "q" "k" "v" "bias" "dout"
 
 // How q and k are drawn, named by the scores they make. Exact families first. The "chosen" ones put
 // the wanted score straight into q.k: q = (1, 0, ...), k = (score / scale, 0, ...).
@@ -85,6 +85,7 @@ struct Recipe {
   ValueFamily values = ValueFamily::kOnes;
   BiasFamily bias = BiasFamily::kZero;
   uint64_t seed = 0;
+  ValueFamily dout = ValueFamily::kOnes;  // by query position where values go by key
 
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };

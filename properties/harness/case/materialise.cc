@@ -21,12 +21,31 @@ struct TensorRecipe {
   bool shares_head = false;  // every head holds what the first one gets
 };
 
-void FillRow(const Problem& p, const RecipeData& data, const TensorRecipe& recipe, Element e,
+// Rounds the values of one tensor to what it can hold.
+class Rounder {
+ public:
+  Rounder(const Problem& p, DataTensor tensor)
+      : type_(TypeOf(p, tensor)), scale_(IsFp8(type_) ? ScaleOf(p, tensor) : 1) {}
+
+  double operator()(double value) const {
+    if (type_ == DType::kF32) return static_cast<double>(static_cast<float>(value));  // nearly all
+    if (!IsFp8(type_)) return RoundTo(type_, value);
+    const double most = TraitsOf(type_).max_finite;
+    const double units = std::isfinite(value) ? std::clamp(value / scale_, -most, most) : value;
+    return scale_ * RoundTo(type_, units);
+  }
+
+ private:
+  const DType type_;
+  const double scale_;
+};
+
+void FillRow(const Rounder& rounded, const RecipeData& data, const TensorRecipe& recipe, Element e,
              double* row, int64_t lanes) {
   const uint64_t row_hash = data.RowHash(recipe.tensor, e.batch, e.head, e.position);
   for (e.lane = 0; e.lane < lanes; ++e.lane) {
     e.hash = RecipeData::ElementHash(row_hash, e.lane);
-    row[e.lane] = RoundedFor(p, recipe.tensor, (data.*recipe.function)(e));
+    row[e.lane] = rounded((data.*recipe.function)(e));
   }
 }
 
@@ -34,11 +53,13 @@ Array FromRecipe(const Problem& p, const RecipeData& data, const TensorRecipe& r
   Array array(ShapeOf(p, recipe.tensor));
   if (array.empty()) return array;
   const Shape4& shape = array.shape;
+  const Rounder rounded(p, recipe.tensor);
   double* row = array.values.data();
   for (int64_t b = 0; b < shape[0]; ++b)
     for (int64_t h = 0; h < shape[1]; ++h)
       for (int64_t i = 0; i < shape[2]; ++i, row += shape[3])
-        FillRow(p, data, recipe, Element{0, b, recipe.shares_head ? 0 : h, i, 0}, row, shape[3]);
+        FillRow(rounded, data, recipe, Element{0, b, recipe.shares_head ? 0 : h, i, 0}, row,
+                shape[3]);
   return array;
 }
 
@@ -56,9 +77,20 @@ Array& TensorOf(Inputs& inputs, DataTensor tensor) {
       return inputs.k;
     case DataTensor::kV:
       return inputs.v;
+    case DataTensor::kDout:
+      return inputs.dout;
     default:
       return inputs.bias;
   }
+}
+
+// Rows of padding have no part in the loss.
+void ClearPadding(const Problem& p, Array& dout) {
+  if (!p.query_lengths) return;
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t h = 0; h < p.q_heads; ++h)
+      for (int64_t i = (*p.query_lengths)[static_cast<size_t>(b)]; i < p.q_len; ++i)
+        for (int64_t d = 0; d < p.value_dim; ++d) dout.At(b, h, i, d) = 0;
 }
 
 uint64_t HashArray(uint64_t hash, const Array& array) {
@@ -74,11 +106,7 @@ uint64_t HashArray(uint64_t hash, const Array& array) {
 }  // namespace
 
 double RoundedFor(const Problem& p, DataTensor tensor, double value) {
-  const DType type = TypeOf(p, tensor);
-  if (!IsFp8(type)) return RoundTo(type, value);
-  const double scale = ScaleOf(p, tensor), most = TraitsOf(type).max_finite;
-  const double units = std::isfinite(value) ? std::clamp(value / scale, -most, most) : value;
-  return scale * RoundTo(type, units);
+  return Rounder(p, tensor)(value);
 }
 
 Inputs Materialise(const Case& c) {
@@ -97,10 +125,14 @@ Inputs Materialise(const Case& c) {
     inputs.bias = make(DataTensor::kBias, &RecipeData::Bias, Layout::kBhsd);
     HideBias(*p.bias, inputs.bias);
   }
+  if (p.want_gradients) {
+    inputs.dout = make(DataTensor::kDout, &RecipeData::Dout, Layout::kBhsd);
+  }
   for (const Override& o : c.overrides) {
     Array& target = TensorOf(inputs, o.tensor);
     target.At(o.index[0], o.index[1], o.index[2], o.index[3]) = RoundedFor(p, o.tensor, o.value);
   }
+  if (p.want_gradients) ClearPadding(p, inputs.dout);
   return inputs;
 }
 
@@ -109,7 +141,8 @@ uint64_t HashInputs(const Inputs& inputs) {
   for (const Array* array : {&inputs.q, &inputs.k, &inputs.v, &inputs.bias}) {
     hash = HashArray(hash, *array);
   }
-  return hash;
+  // Left out where there is none, so that older cases keep their hash.
+  return inputs.dout.empty() ? hash : HashArray(hash, inputs.dout);
 }
 
 }  // namespace attest

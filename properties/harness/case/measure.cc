@@ -47,6 +47,7 @@ uint64_t Features(const Case& c) {
                         p.want_scores.has_value(),
                         p.fp8.has_value(),
                         p.bias_dtype.has_value(),
+                        p.want_gradients,
                         c.storage != Storage{}}) {
     count += on ? 1 : 0;
   }
@@ -142,6 +143,7 @@ uint64_t Overrides(const Case& c) {
 
 uint64_t FamilyRank(const Recipe& recipe, DataTensor tensor) {
   if (tensor == DataTensor::kV) return static_cast<uint64_t>(recipe.values);
+  if (tensor == DataTensor::kDout) return static_cast<uint64_t>(recipe.dout);
   if (tensor == DataTensor::kBias) return static_cast<uint64_t>(recipe.bias);
   return static_cast<uint64_t>(recipe.scores);
 }
@@ -164,7 +166,9 @@ uint64_t TensorCost(const Case& c, DataTensor tensor) {
 uint64_t Data(const Case& c) {
   uint64_t cost = 0;
   for (const DataTensor tensor : kDataTensors) {
-    if (tensor != DataTensor::kBias || c.problem.bias) cost += TensorCost(c, tensor);
+    const bool is_there = (tensor != DataTensor::kBias || c.problem.bias) &&
+                          (tensor != DataTensor::kDout || c.problem.want_gradients);
+    if (is_there) cost += TensorCost(c, tensor);
   }
   return cost;
 }
@@ -172,7 +176,7 @@ uint64_t Data(const Case& c) {
 uint64_t Rest(const Case& c) {
   const Recipe& r = c.recipe;
   return static_cast<uint64_t>(r.scores) + static_cast<uint64_t>(r.values) +
-         static_cast<uint64_t>(r.bias) + (r.seed < 4 ? r.seed : 4) +
+         static_cast<uint64_t>(r.bias) + static_cast<uint64_t>(r.dout) + (r.seed < 4 ? r.seed : 4) +
          static_cast<uint64_t>(c.placement) + c.literals.size();
 }
 

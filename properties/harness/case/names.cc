@@ -10,10 +10,11 @@ namespace {
 template <typename T, size_t kCount>
 using Names = std::array<std::pair<T, std::string_view>, kCount>;
 
-constexpr Names<DataTensor, 4> kTensors = {{{DataTensor::kQ, "q"},
+constexpr Names<DataTensor, 5> kTensors = {{{DataTensor::kQ, "q"},
                                             {DataTensor::kK, "k"},
                                             {DataTensor::kV, "v"},
-                                            {DataTensor::kBias, "bias"}}};
+                                            {DataTensor::kBias, "bias"},
+                                            {DataTensor::kDout, "dout"}}};
 
 constexpr Names<ScoreFamily, kScoreFamilyCount> kScores = {
     {{ScoreFamily::kZero, "zero"},

@@ -183,11 +183,17 @@ double RecipeData::K(const Element& e) const {
 }
 
 double RecipeData::V(const Element& e) const {
+  return OfValueFamily(recipe_.values, DataTensor::kV, e);
+}
+
+double RecipeData::Dout(const Element& e) const {
+  return OfValueFamily(recipe_.dout, DataTensor::kDout, e);
+}
+
+double RecipeData::OfValueFamily(ValueFamily family, DataTensor tensor, const Element& e) const {
   // One value per (batch, head, lane), whatever the key.
-  const auto column = [&] {
-    return ElementHash(RowHash(DataTensor::kV, e.batch, e.head, -1), e.lane);
-  };
-  switch (recipe_.values) {
+  const auto column = [&] { return ElementHash(RowHash(tensor, e.batch, e.head, -1), e.lane); };
+  switch (family) {
     case ValueFamily::kOnes:
       return 1.0;
     case ValueFamily::kConstant:

@@ -28,6 +28,7 @@ class RecipeData {
   double K(const Element& e) const;
   double V(const Element& e) const;
   double Bias(const Element& e) const;
+  double Dout(const Element& e) const;
 
   // The hash of a row of elements; ElementHash adds the lane.
   uint64_t RowHash(DataTensor tensor, int64_t batch, int64_t head, int64_t position) const;
@@ -38,6 +39,8 @@ class RecipeData {
   double RowFactor(const Element& e) const;  // what a row multiplies those scores by
   double Plain(const Element& e) const;      // families that draw q and k alike
   double FiniteMask(const Element& e) const;
+  // Of v, and of dout, whose positions are queries.
+  double OfValueFamily(ValueFamily family, DataTensor tensor, const Element& e) const;
 
   Recipe recipe_;
   DType dtype_;

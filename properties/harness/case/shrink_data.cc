@@ -14,7 +14,8 @@ constexpr int64_t kMaxWrittenOut = 64;
 
 void OfferFamilies(const Case& c, std::vector<Case>& out) {
   Offer(c, out, [](Case& x) {
-    x.recipe = Recipe{ScoreFamily::kZero, ValueFamily::kOnes, BiasFamily::kZero, x.recipe.seed};
+    x.recipe = Recipe{ScoreFamily::kZero, ValueFamily::kOnes, BiasFamily::kZero, x.recipe.seed,
+                      ValueFamily::kOnes};
     x.literals.clear();
   });
   for (int n = 0; n < static_cast<int>(c.recipe.bias); ++n) {
@@ -26,6 +27,9 @@ void OfferFamilies(const Case& c, std::vector<Case>& out) {
   for (int n = 0; n < static_cast<int>(c.recipe.values); ++n) {
     Offer(c, out, [&](Case& x) { x.recipe.values = static_cast<ValueFamily>(n); });
   }
+  for (int n = 0; n < static_cast<int>(c.recipe.dout); ++n) {
+    Offer(c, out, [&](Case& x) { x.recipe.dout = static_cast<ValueFamily>(n); });
+  }
 }
 
 // Literals give way to the simplest family of their tensor.
@@ -34,6 +38,7 @@ void OfferLiteralsOff(const Case& c, std::vector<Case>& out) {
     Offer(c, out, [&](Case& x) {
       x.literals.erase(tensor);
       if (tensor == DataTensor::kV) x.recipe.values = ValueFamily::kOnes;
+      if (tensor == DataTensor::kDout) x.recipe.dout = ValueFamily::kOnes;
       if (tensor == DataTensor::kBias) x.recipe.bias = BiasFamily::kZero;
       if (tensor == DataTensor::kQ || tensor == DataTensor::kK) {
         x.recipe.scores = ScoreFamily::kZero;
@@ -102,6 +107,9 @@ void OfferWrittenOut(const Case& c, std::vector<Case>& out) {
   }
   if (c.problem.bias && c.recipe.bias != BiasFamily::kZero) {
     written.literals.emplace(DataTensor::kBias, std::move(inputs.bias));
+  }
+  if (c.problem.want_gradients && c.recipe.dout != ValueFamily::kOnes) {
+    written.literals.emplace(DataTensor::kDout, std::move(inputs.dout));
   }
   written.recipe = Recipe{};
   if (written.literals.size() > c.literals.size()) out.push_back(std::move(written));

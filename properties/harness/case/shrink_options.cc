@@ -61,10 +61,18 @@ void OfferVisibilityOff(const Case& c, std::vector<Case>& out) {
   OfferAsMask(c, out);
 }
 
+void WithoutGradients(Case& c) {
+  c.problem.want_gradients = false;
+  c.recipe.dout = ValueFamily::kOnes;
+  c.literals.erase(DataTensor::kDout);
+  std::erase_if(c.overrides, [](const Override& o) { return o.tensor == DataTensor::kDout; });
+}
+
 void OfferOutputsOff(const Case& c, std::vector<Case>& out) {
   Offer(c, out, MakePlain);
   Offer(c, out, [](Case& x) { x.problem.want_lse = false; });
   Offer(c, out, [](Case& x) { x.problem.want_weights = false; });
+  Offer(c, out, WithoutGradients);
   Offer(c, out, [](Case& x) { x.layouts = Layouts{}; });
   Offer(c, out, [](Case& x) { x.problem.dtype = DType::kF32; });
   Offer(c, out, [](Case& x) { x.problem.scale.reset(); });

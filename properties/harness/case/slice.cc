@@ -12,17 +12,19 @@ namespace {
 // Which dimension of a tensor an axis is, if any. Bias and mask planes go by [b, q_heads, q, kv].
 std::optional<size_t> DimensionOf(Axis axis, DataTensor tensor) {
   if (axis == Axis::kBatch) return 0;
-  const bool by_query = tensor == DataTensor::kQ || tensor == DataTensor::kBias;
+  const bool by_query =
+      tensor == DataTensor::kQ || tensor == DataTensor::kBias || tensor == DataTensor::kDout;
   if (axis == Axis::kQHeads) return by_query ? std::optional<size_t>(1) : std::nullopt;
   if (axis == Axis::kKvHeads) return by_query ? std::nullopt : std::optional<size_t>(1);
   if (axis == Axis::kQLen) return by_query ? std::optional<size_t>(2) : std::nullopt;
   if (axis == Axis::kKvLen) {
     if (tensor == DataTensor::kBias) return 3;
-    return tensor == DataTensor::kQ ? std::nullopt : std::optional<size_t>(2);
+    return by_query ? std::nullopt : std::optional<size_t>(2);
   }
   const bool head_dim = tensor == DataTensor::kQ || tensor == DataTensor::kK;
   if (axis == Axis::kHeadDim) return head_dim ? std::optional<size_t>(3) : std::nullopt;
-  return tensor == DataTensor::kV ? std::optional<size_t>(3) : std::nullopt;
+  const bool value_dim = tensor == DataTensor::kV || tensor == DataTensor::kDout;
+  return value_dim ? std::optional<size_t>(3) : std::nullopt;
 }
 
 // Calls visit(source_offset) for each kept element in row-major order of the result.

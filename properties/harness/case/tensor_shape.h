@@ -7,7 +7,7 @@
 
 namespace attest {
 
-// [0, 0, 0, 0] for the bias of a problem without one.
+// [0, 0, 0, 0] for the bias of a problem without one, and for dout where no gradients are wanted.
 inline Shape4 ShapeOf(const Problem& p, DataTensor tensor) {
   switch (tensor) {
     case DataTensor::kQ:
@@ -16,6 +16,8 @@ inline Shape4 ShapeOf(const Problem& p, DataTensor tensor) {
       return p.KShape();
     case DataTensor::kV:
       return p.VShape();
+    case DataTensor::kDout:
+      return p.want_gradients ? p.OutShape() : Shape4{0, 0, 0, 0};
     case DataTensor::kBias:
       break;
   }
@@ -24,12 +26,13 @@ inline Shape4 ShapeOf(const Problem& p, DataTensor tensor) {
 
 // The type that the tensor is stored in.
 inline DType TypeOf(const Problem& p, DataTensor tensor) {
+  if (tensor == DataTensor::kDout) return p.dtype;
   return tensor == DataTensor::kBias ? p.BiasDType() : p.InputDType();
 }
 
 // What a stored number is multiplied by: 1 but in fp8 problems.
 inline double ScaleOf(const Problem& p, DataTensor tensor) {
-  if (!p.fp8 || tensor == DataTensor::kBias) return 1;
+  if (!p.fp8 || tensor == DataTensor::kBias || tensor == DataTensor::kDout) return 1;
   if (tensor == DataTensor::kQ) return p.fp8->q_scale;
   return tensor == DataTensor::kK ? p.fp8->k_scale : p.fp8->v_scale;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tl/expected.hpp>
 
@@ -19,6 +20,7 @@ struct CaseFile {
   std::optional<std::string> property;  // the property that failed, for `attest replay`
   std::optional<std::string> kernel;    // the kernel it failed on
   std::optional<std::string> finding;   // the one-sentence explanation, a comment for people
+  std::vector<Case> before{};           // calls to be made first, in order, on the same kernel
 };
 
 // The file's text. Includes recipe_version and the hash of the data.

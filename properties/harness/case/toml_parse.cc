@@ -32,7 +32,7 @@ void CaseParser::ReadHead(const toml::table& root) {
   reader_.CheckKeys(
       root, "a case file",
       {"version", "property", "kernel", "finding", "origin", "problem", "mask", "bias", "documents",
-       "block_mask", "dropout", "data", "literals", "layout", "storage"});
+       "block_mask", "dropout", "data", "literals", "layout", "storage", "before"});
   reader_.Integer(root, "version", true, 1, 1);
   file_.property = reader_.String(root, "property", false);
   file_.kernel = reader_.String(root, "kernel", false);
@@ -70,7 +70,8 @@ void CaseParser::ReadOverride(const toml::node& node) {
     }
   }
   if (!known)
-    return reader_.FailAt(node, fmt::format("set: \"{}\" is not q, k, v or bias", name->get()));
+    return reader_.FailAt(node,
+                          fmt::format("set: \"{}\" is not q, k, v, bias or dout", name->get()));
   for (size_t axis = 0; axis < 4; ++axis) {
     o.index[axis] = reader_.IntegerIn(*items->get(axis + 1), "set: index", 0, kMaxTomlSize);
   }
@@ -88,11 +89,12 @@ void CaseParser::ReadData(const toml::table& root) {
   const toml::table* data = reader_.Table(root, "data", false);
   if (data == nullptr) return;
   reader_.CheckKeys(*data, "[data]",
-                    {"scores", "values", "bias", "seed", "recipe_version", "hash", "set"});
+                    {"scores", "values", "bias", "dout", "seed", "recipe_version", "hash", "set"});
   Recipe& recipe = file_.c.recipe;
   ReadWord(*data, "scores", ParseScoreFamily, recipe.scores);
   ReadWord(*data, "values", ParseValueFamily, recipe.values);
   ReadWord(*data, "bias", ParseBiasFamily, recipe.bias);
+  ReadWord(*data, "dout", ParseValueFamily, recipe.dout);
   ReadSeed(*data);
   const auto version = reader_.Integer(*data, "recipe_version", false, 1, INT64_MAX);
   if (version && *version != kRecipeVersion) {
@@ -123,13 +125,14 @@ void CaseParser::ReadLevel(const toml::node& node, std::string_view name, size_t
 void CaseParser::ReadLiterals(const toml::table& root) {
   const toml::table* table = reader_.Table(root, "literals", false);
   if (table == nullptr) return;
-  reader_.CheckKeys(*table, "[literals]", {"q", "k", "v", "bias"});
+  reader_.CheckKeys(*table, "[literals]", {"q", "k", "v", "bias", "dout"});
   const Problem& p = file_.c.problem;
   const std::pair<DataTensor, Shape4> tensors[] = {
       {DataTensor::kQ, p.QShape()},
       {DataTensor::kK, p.KShape()},
       {DataTensor::kV, p.VShape()},
-      {DataTensor::kBias, p.bias ? p.bias->shape : Shape4{0, 0, 0, 0}}};
+      {DataTensor::kBias, p.bias ? p.bias->shape : Shape4{0, 0, 0, 0}},
+      {DataTensor::kDout, p.want_gradients ? p.OutShape() : Shape4{0, 0, 0, 0}}};
   for (const auto& [tensor, shape] : tensors) {
     const toml::array* values = reader_.ArrayAt(*table, Name(tensor), false);
     if (values == nullptr) continue;
@@ -213,7 +216,24 @@ tl::expected<CaseFile, std::string> CaseParser::Parse(const toml::table& root) {
   CheckCase(root);
   CheckHash(root);
   if (!reader_.ok()) return tl::unexpected(reader_.error());
+  if (auto read = ReadBefore(root); !read) return tl::unexpected(read.error());
   return file_;
+}
+
+tl::expected<void, std::string> CaseParser::ReadBefore(const toml::table& root) {
+  const toml::array* calls = reader_.ArrayAt(root, "before", false);
+  for (size_t n = 0; calls != nullptr && n < calls->size(); ++n) {
+    const toml::table* table = calls->get(n)->as_table();
+    if (table == nullptr || table->contains("before")) {
+      reader_.FailAt(*calls->get(n), "before must be a list of cases, [[before]], each by itself");
+      break;
+    }
+    auto call = CaseParser(path_).Parse(*table);
+    if (!call) return tl::unexpected(call.error());
+    file_.before.push_back(std::move(call->c));
+  }
+  if (!reader_.ok()) return tl::unexpected(reader_.error());
+  return {};
 }
 
 tl::expected<CaseFile, std::string> ParseToml(std::string_view text, std::string_view path) {

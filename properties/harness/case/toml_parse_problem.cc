@@ -114,6 +114,7 @@ void CaseParser::ReadOptions(const toml::table& table) {
   if (table.contains("want_scores")) {
     ReadWord(table, "want_scores", ParseScoreMode, p.want_scores.emplace());
   }
+  p.want_gradients = reader_.Bool(table, "want_gradients");
 }
 
 void CaseParser::ReadProblem(const toml::table& root) {
@@ -125,7 +126,7 @@ void CaseParser::ReadProblem(const toml::table& root) {
        "head_dim", "value_dim",       "dtype",        "bias_dtype",    "fp8",
        "scale",    "softcap",         "alibi_slopes", "sinks",         "causal",
        "window",   "diagonal_offset", "key_lengths",  "query_lengths", "prefix_lengths",
-       "want_lse", "want_weights",    "want_scores"});
+       "want_lse", "want_weights",    "want_scores",  "want_gradients"});
   ReadSizes(*table);
   CheckVolume(*table);
   ReadOptions(*table);

@@ -37,12 +37,13 @@ std::string KnownWords(T) {
 
 class CaseParser {
  public:
-  explicit CaseParser(std::string_view path) : reader_(path) {}
+  explicit CaseParser(std::string_view path) : path_(path), reader_(path) {}
 
   tl::expected<CaseFile, std::string> Parse(const toml::table& root);
 
  private:
   void ReadHead(const toml::table& root);
+  tl::expected<void, std::string> ReadBefore(const toml::table& root);
   void ReadProblem(const toml::table& root);
   void ReadSizes(const toml::table& table);
   void ReadOptions(const toml::table& table);
@@ -88,6 +89,7 @@ class CaseParser {
     }
   }
 
+  const std::string path_;
   TomlReader reader_;
   CaseFile file_;
 };

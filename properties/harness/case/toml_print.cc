@@ -160,7 +160,8 @@ std::string ProblemText(const Problem& p) {
                         Integers(*p.query_lengths));
   }
   text += Flag("want_lse", p.want_lse) + Flag("want_weights", p.want_weights);
-  return p.want_scores ? text + Line("want_scores", Quoted(Name(*p.want_scores))) : text;
+  if (p.want_scores) text += Line("want_scores", Quoted(Name(*p.want_scores)));
+  return text + Flag("want_gradients", p.want_gradients);
 }
 
 // One string a row of keys, [b, h, i] in row-major order. A plane with too few bits, which only an
@@ -251,7 +252,8 @@ std::string MadeDataText(const Case& c, const Inputs& inputs) {
   for (const auto& [tensor, array] : {std::pair{DataTensor::kQ, &inputs.q},
                                       {DataTensor::kK, &inputs.k},
                                       {DataTensor::kV, &inputs.v},
-                                      {DataTensor::kBias, &inputs.bias}}) {
+                                      {DataTensor::kBias, &inputs.bias},
+                                      {DataTensor::kDout, &inputs.dout}}) {
     if (array->empty() || !IsShort(*array) || c.literals.contains(tensor)) continue;
     text += fmt::format("# {} = {}\n", Name(tensor), ArrayText(*array));
   }
@@ -263,6 +265,9 @@ std::string DataText(const Case& c) {
   text += Line("scores", Quoted(Name(c.recipe.scores)));
   text += Line("values", Quoted(Name(c.recipe.values)));
   text += Line("bias", Quoted(Name(c.recipe.bias)));
+  if (c.problem.want_gradients || c.recipe.dout != ValueFamily::kOnes) {
+    text += Line("dout", Quoted(Name(c.recipe.dout)));
+  }
   // TOML integers end at 2^63 - 1; the upper half is written in hexadecimal, as text.
   const bool fits = c.recipe.seed <= static_cast<uint64_t>(INT64_MAX);
   text += Line("seed", fits ? fmt::format("{}", c.recipe.seed)
@@ -307,12 +312,30 @@ std::string StorageText(const Storage& storage) {
   return text + Flag("ring", storage.ring) + Flag("packed", storage.packed);
 }
 
+std::string CaseText(const Case& c) {
+  return ProblemText(c.problem) + PlanesText(c.problem) + DataText(c) + LiteralsText(c) +
+         LayoutText(c) + StorageText(c.storage);
+}
+
+// Each is a case with its sections inside [[before]].
+std::string BeforeText(const std::vector<Case>& before) {
+  std::string text;
+  for (const Case& c : before) {
+    std::string sections = CaseText(c);
+    // Only section heads stand at the beginning of a line.
+    for (size_t at = 0; (at = sections.find("\n[", at)) != sections.npos; at += 2) {
+      sections.insert(at + 2, "before.");
+    }
+    text += "\n[[before]]  # a call that is made first: without it the case does not fail\n";
+    text += "version = 1\n" + sections;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ToToml(const CaseFile& file) {
-  const Case& c = file.c;
-  return Head(file) + ProblemText(c.problem) + PlanesText(c.problem) + DataText(c) +
-         LiteralsText(c) + LayoutText(c) + StorageText(c.storage);
+  return Head(file) + CaseText(file.c) + BeforeText(file.before);
 }
 
 }  // namespace attest

@@ -1,8 +1,10 @@
 #include "properties/harness/case/toml.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -144,6 +146,32 @@ TEST(TomlTest, WhatStandsBesideTheCaseRoundTrips) {
   EXPECT_EQ(parsed->kernel, file.kernel);
   EXPECT_EQ(parsed->finding, file.finding);
   EXPECT_EQ(parsed->c.origin, file.c.origin);
+}
+
+TEST(TomlTest, CallsThatAreMadeBeforeRoundTrip) {
+  CaseFile file = FileOf(Case{});
+  Case masked, literal;
+  masked.problem.q_len = 5;
+  masked.problem.mask = BitPlane{{1, 1, 1, masked.problem.kv_len}, 4, {}};
+  masked.problem.mask->bits.assign(static_cast<size_t>(masked.problem.kv_len), 1);
+  literal.literals[DataTensor::kK] = Array(literal.problem.KShape());
+  literal.storage.past = 1;
+  file.before = {masked, literal};
+  const auto parsed = ParseToml(ToToml(file), "x.toml");
+  ASSERT_TRUE(parsed) << parsed.error();
+  ASSERT_EQ(parsed->before.size(), 2u);
+  EXPECT_TRUE(SameCase(parsed->before[0], masked));
+  EXPECT_TRUE(SameCase(parsed->before[1], literal));
+  EXPECT_TRUE(SameCase(parsed->c, file.c));
+}
+
+TEST(TomlTest, AFaultInACallBeforeIsNamedWithItsLine) {
+  const std::string text = ToToml(FileOf(Case{}));
+  const auto lines = std::count(text.begin(), text.end(), '\n');
+  const auto error = ParseToml(text + "[[before]]\nversion = 2\n", "x.toml");
+  ASSERT_FALSE(error);
+  EXPECT_THAT(error.error(), testing::StartsWith(fmt::format("x.toml:{}: ", lines + 2)));
+  EXPECT_FALSE(ParseToml("before = 1\n" + text, "x.toml"));
 }
 
 TEST(TomlTest, BytesThatAreNotTextDoNotBreakTheFile) {

@@ -18,6 +18,7 @@ std::optional<std::string> CheckEnumerators(const Case& c) {
   if (static_cast<int>(c.recipe.scores) >= kScoreFamilyCount) return "scores is no known family";
   if (static_cast<int>(c.recipe.values) >= kValueFamilyCount) return "values is no known family";
   if (static_cast<int>(c.recipe.bias) >= kBiasFamilyCount) return "bias is no known family";
+  if (static_cast<int>(c.recipe.dout) >= kValueFamilyCount) return "dout is no known family";
   for (const Layout layout : {c.layouts.q, c.layouts.k, c.layouts.v, c.layouts.out}) {
     if (static_cast<int>(layout) >= kLayoutCount) return "layout is no known layout";
   }
@@ -41,7 +42,10 @@ std::optional<std::string> CheckBiasLiteral(const BitPlane& plane, const Array& 
 }
 
 std::optional<std::string> CheckLiteral(const Problem& p, DataTensor tensor, const Array& literal) {
-  if (tensor > DataTensor::kBias) return "literals name an unknown tensor";
+  if (tensor > DataTensor::kDout) return "literals name an unknown tensor";
+  if (tensor == DataTensor::kDout && !p.want_gradients) {
+    return "literals.dout: the problem wants no gradients";
+  }
   if (tensor == DataTensor::kBias && !p.bias) return "literals.bias: the problem has no bias";
   const Shape4 shape = ShapeOf(p, tensor);
   if (literal.shape != shape ||
@@ -68,7 +72,10 @@ bool Overflows(const Problem& p, DataTensor tensor, double value) {
 }
 
 std::optional<std::string> CheckOverride(const Problem& p, const Override& o) {
-  if (o.tensor > DataTensor::kBias) return "set names an unknown tensor";
+  if (o.tensor > DataTensor::kDout) return "set names an unknown tensor";
+  if (o.tensor == DataTensor::kDout && !p.want_gradients) {
+    return "set: the problem wants no gradients";
+  }
   if (o.tensor == DataTensor::kBias && !p.bias) return "set: the problem has no bias";
   const Shape4 shape = ShapeOf(p, o.tensor);
   for (size_t axis = 0; axis < 4; ++axis) {

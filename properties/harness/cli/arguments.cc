@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include <fmt/format.h>
+
+#include "properties/transformer/model_properties.h"
 
 namespace attest {
 namespace {
@@ -26,6 +29,32 @@ std::string Names(const Range& range, NameOf name_of) {
   std::vector<std::string_view> names;
   for (const auto& item : range) names.push_back(name_of(item));
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Those of a table whose id matches one of the shell patterns. `list` shows the table.
+template <typename P>
+tl::expected<std::vector<const P*>, std::string> Select(std::span<const P> table,
+                                                        const std::vector<std::string>& patterns,
+                                                        std::string_view list) {
+  const auto matches = [](const P& property, const std::string& pattern) {
+    return fnmatch(pattern.c_str(), std::string(property.id).c_str(), 0) == 0;
+  };
+  for (const std::string& pattern : patterns) {
+    if (std::none_of(table.begin(), table.end(),
+                     [&](const P& property) { return matches(property, pattern); })) {
+      return tl::unexpected(fmt::format(
+          "--property {}: matches no property: 'attest list {}' shows them", pattern, list));
+    }
+  }
+  std::vector<const P*> selected;
+  for (const P& property : table) {
+    if (patterns.empty() ||
+        std::any_of(patterns.begin(), patterns.end(),
+                    [&](const std::string& pattern) { return matches(property, pattern); })) {
+      selected.push_back(&property);
+    }
+  }
+  return selected;
 }
 
 }  // namespace
@@ -69,26 +98,12 @@ tl::expected<Plan, std::string> ParsePlan(const std::string& text) {
 
 tl::expected<std::vector<const Property*>, std::string> SelectProperties(
     const std::vector<std::string>& patterns) {
-  const auto matches = [](const Property& property, const std::string& pattern) {
-    return fnmatch(pattern.c_str(), std::string(property.id).c_str(), 0) == 0;
-  };
-  for (const std::string& pattern : patterns) {
-    const auto properties = AllProperties();
-    if (std::none_of(properties.begin(), properties.end(),
-                     [&](const Property& property) { return matches(property, pattern); })) {
-      return tl::unexpected(fmt::format(
-          "--property {}: matches no property: 'attest list properties' shows them", pattern));
-    }
-  }
-  std::vector<const Property*> selected;
-  for (const Property& property : AllProperties()) {
-    if (patterns.empty() ||
-        std::any_of(patterns.begin(), patterns.end(),
-                    [&](const std::string& pattern) { return matches(property, pattern); })) {
-      selected.push_back(&property);
-    }
-  }
-  return selected;
+  return Select(AllProperties(), patterns, "properties");
+}
+
+tl::expected<std::vector<const ModelProperty*>, std::string> SelectModelProperties(
+    const std::vector<std::string>& patterns) {
+  return Select(std::span<const ModelProperty>(AllModelProperties()), patterns, "model-properties");
 }
 
 tl::expected<const Property*, std::string> PropertyNamed(const std::string& id) {

@@ -12,6 +12,7 @@
 #include <tl/expected.hpp>
 
 #include "impl/attention/contract.h"
+#include "properties/harness/model/model_property.h"
 #include "properties/harness/runner/run_property.h"
 #include "properties/property.h"
 
@@ -31,6 +32,10 @@ tl::expected<Plan, std::string> ParsePlan(const std::string& text);
 // The properties whose id matches one of the shell patterns, in the order of the families; all of
 // them for no pattern. A pattern that matches nothing is an error.
 tl::expected<std::vector<const Property*>, std::string> SelectProperties(
+    const std::vector<std::string>& patterns);
+
+// Likewise of models.
+tl::expected<std::vector<const ModelProperty*>, std::string> SelectModelProperties(
     const std::vector<std::string>& patterns);
 
 tl::expected<const Property*, std::string> PropertyNamed(const std::string& id);

@@ -1,12 +1,22 @@
 #include "properties/harness/cli/case_target.h"
 
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "properties/harness/cli/arguments.h"
+#include "properties/harness/model/model_case.h"
 
 namespace attest {
+
+std::string ContentOf(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
 
 tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
                                                    const std::string& property,
@@ -16,6 +26,9 @@ tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
   const auto refuse = [](std::string error) {
     return tl::unexpected(OpenError{kExitUsage, std::move(error)});
   };
+  if (!file && IsModelCase(ContentOf(path))) {
+    return refuse(fmt::format("{}: is the case of a model: only 'attest replay' takes it", path));
+  }
   if (!file) return refuse(file.error());
   const std::string id =
       property.empty() ? file->property.value_or("equivalence.matches_reference") : property;

@@ -20,6 +20,9 @@ struct CaseTarget {
   OpenedKernel opened;
 };
 
+// What stands in a file; "" where it cannot be read, which the reader of cases says better.
+std::string ContentOf(const std::string& path);
+
 // Empty `property` and `kernel` mean the file's; a file without a property is held against the
 // reference.
 tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,

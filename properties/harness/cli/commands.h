@@ -21,6 +21,7 @@ struct ReportPaths;
 void AddReportPaths(CLI::App& command, ReportPaths& paths);
 
 void AddCheck(CLI::App& app, CommandLine& line);
+void AddCheckModel(CLI::App& app, CommandLine& line);
 void AddProbe(CLI::App& app, CommandLine& line);
 void AddReplay(CLI::App& app, CommandLine& line);
 void AddShrink(CLI::App& app, CommandLine& line);

@@ -26,7 +26,7 @@
 #include "properties/harness/cli/output_paths.h"
 #include "properties/harness/cli/report_sink.h"
 #include "properties/harness/night/night.h"
-#include "properties/harness/report/feature_note.h"
+#include "properties/harness/report/contract_notes.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
 #include "properties/harness/report/merge_runs.h"
@@ -208,7 +208,7 @@ class FuzzRuns {
           "no fuzz target made with libFuzzer was found: the property search alone");
     }
     ApplyWaivers(plan_.waivers, kernel);
-    if (auto note = FeatureNote(kernel); !note.empty()) kernel.notes.push_back(std::move(note));
+    for (std::string& note : ContractNotes(kernel)) kernel.notes.push_back(std::move(note));
     LookAtFindings(run.opened, kernel);
     for (const PropertyResult& result : kernel.results) sink_.WriteJson(ResultLine(result));
     WriteFigures(kernel.kernel, *run.night);

@@ -120,6 +120,23 @@ TEST_P(HostileKernel, IsFoundByItsCauseAndLeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/run.json.partial"));
 }
 
+// A kernel that is late by what the default deadline does not notice, and what the first call of a session may take.
+TEST_F(HostileHarness, AHangIsSeenAgainByThePrintedCommand) {
+  const ProgramResult run = RunAttest(
+      {"check", "hostile:late?ms=100", "--property", "determinism.a_rerun_gives_the_same_bits",
+       "--plan", "smoke", "--deadline", "20", "--confirmations", "1", "--json", "run.json"},
+      folder_);
+  ASSERT_EQ(run.status, 1) << run.out << run.err;
+  const auto findings = LinesOf("finding");
+  ASSERT_FALSE(findings.empty());
+  const std::string replay = findings[0]["replay"];
+  EXPECT_THAT(replay, testing::EndsWith(" --deadline 20"));
+  const ProgramResult again =
+      RunAttest({"replay", findings[0]["case_file"], "--deadline", "20"}, folder_);
+  EXPECT_EQ(again.status, 1) << again.out << again.err;
+  EXPECT_THAT(again.out, HasSubstr("no answer within"));
+}
+
 std::string TestName(const testing::TestParamInfo<Misdeed>& info) {
   std::string name(info.param.id);
   std::replace(name.begin(), name.end(), '-', '_');

@@ -13,12 +13,15 @@
 #include "impl/attention/contract_json.h"
 #include "impl/mutants/hostile.h"
 #include "impl/mutants/mutants.h"
+#include "impl/transformer/faults.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/cli/open_kernel.h"
+#include "properties/harness/cli/open_model.h"
 #include "properties/harness/report/terminal.h"
 #include "properties/harness/sandbox/session.h"
 #include "properties/property.h"
+#include "properties/transformer/model_properties.h"
 
 namespace attest {
 namespace {
@@ -43,6 +46,15 @@ void ListProperties() {
   }
 }
 
+void ListModelProperties() {
+  Print("properties of models:\n");
+  for (const ModelProperty& property : AllModelProperties()) {
+    Print(fmt::format("  {}{}\n      {}\n", property.id,
+                      property.needs.empty() ? "" : fmt::format(" (needs {})", property.needs),
+                      property.claim));
+  }
+}
+
 void ListContracts() {
   Print("contracts:\n");
   for (const NamedContract& contract : NamedContracts()) {
@@ -50,21 +62,37 @@ void ListContracts() {
   }
 }
 
-// How a kernel is named with its variants and create options, as its contract declares them.
+// The create options that a contract declares, as they follow a kernel's name: "?opset=23|24&past=off|on".
+std::string OptionsOf(const Contract& contract) {
+  std::vector<std::string> options;
+  for (const auto& [option, values] : contract.options) {
+    if (option == "variant") continue;
+    options.push_back(fmt::format("{}={}", option, fmt::join(values, "|")));
+  }
+  return options.empty() ? "" : fmt::format("?{}", fmt::join(options, "&"));
+}
+
+// How a kernel is named with its variants and create options, as its contract declares them. Each variant
+// has a contract of its own; a kernel that is none of them is one more.
 std::string FormsOf(const std::string& kernel) {
   if (kernel == "mutant") return "mutant:ID for each of 'attest list mutants', mutant:blocked";
   if (kernel == "hostile") return "hostile:ID for each of 'attest list hostile'";
+  if (kernel == "model-mutant") return "model-mutant:ID for each of 'attest list model-mutants'";
   const auto opened = OpenKernel(kernel);
+  if (!opened && OpenModel(kernel)) return "a model: for 'attest check-model'";
   if (!opened) return "cannot be used here: " + PrintableLine(opened.error().text);
-  std::vector<std::string> forms, options;
-  for (const auto& [option, values] : opened->contract.options) {
-    if (option != "variant") {
-      options.push_back(fmt::format("?{}={}", option, fmt::join(values, "|")));
-      continue;
-    }
-    for (const std::string& value : values) forms.push_back(fmt::format("{}:{}", kernel, value));
+  const std::string own = OptionsOf(opened->contract);
+  const auto variants = opened->contract.options.find("variant");
+  if (variants == opened->contract.options.end()) return own;
+  std::vector<std::string> forms;
+  bool is_one_of_them = own.empty();
+  for (const std::string& value : variants->second) {
+    const std::string name = fmt::format("{}:{}", kernel, value);
+    const auto variant = OpenKernel(name);
+    forms.push_back(name + (variant ? OptionsOf(variant->contract) : ""));
+    is_one_of_them = is_one_of_them || forms.back() == name + own;
   }
-  forms.insert(forms.end(), options.begin(), options.end());
+  if (!is_one_of_them) forms.insert(forms.begin(), own);
   return fmt::format("{}", fmt::join(forms, ", "));
 }
 
@@ -88,6 +116,14 @@ void ListMutants() {
   Print("mutants:\n");
   for (const Mutant& mutant : Mutants()) {
     Print(fmt::format("  mutant:{:<30} {:<8}{}{}\n", mutant.id, mutant.kind, mutant.does,
+                      mutant.report.empty() ? "" : fmt::format(" ({})", mutant.report)));
+  }
+}
+
+void ListModelMutants() {
+  Print("mutants of models:\n");
+  for (const transformer::Mutant& mutant : transformer::Mutants()) {
+    Print(fmt::format("  model-mutant:{:<32} {}{}\n", mutant.id, mutant.does,
                       mutant.report.empty() ? "" : fmt::format(" ({})", mutant.report)));
   }
 }
@@ -152,9 +188,11 @@ int List(const ListArguments& arguments) {
   }
   const auto is_wanted = [&](const char* kind) { return what.empty() || what == kind; };
   if (is_wanted("properties")) ListProperties();
+  if (is_wanted("model-properties")) ListModelProperties();
   if (is_wanted("contracts")) ListContracts();
   if (is_wanted("kernels")) ListKernels();
   if (is_wanted("mutants")) ListMutants();
+  if (is_wanted("model-mutants")) ListModelMutants();
   if (is_wanted("hostile")) ListHostile();
   return kExitPass;
 }
@@ -164,11 +202,13 @@ int List(const ListArguments& arguments) {
 void AddList(CLI::App& app, CommandLine& line) {
   auto arguments = std::make_shared<ListArguments>();
   CLI::App* command = app.add_subcommand(
-      "list", "Show properties, contracts, kernels, mutants and hostile kernels");
+      "list", "Show properties, contracts, kernels, models, mutants and hostile kernels");
   command
       ->add_option("WHAT", arguments->what,
-                   "Only these: properties, contracts, kernels, mutants or hostile")
-      ->check(CLI::IsMember({"properties", "contracts", "kernels", "mutants", "hostile"}));
+                   "Only these: properties, model-properties, contracts, kernels, mutants, "
+                   "model-mutants or hostile")
+      ->check(CLI::IsMember({"properties", "model-properties", "contracts", "kernels", "mutants",
+                             "model-mutants", "hostile"}));
   command->add_option("--diff", arguments->diff, "How two contracts differ, field by field")
       ->expected(2)
       ->type_name("A B");

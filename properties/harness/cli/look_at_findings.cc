@@ -15,6 +15,8 @@ void LookAtFindings(OpenedKernel& opened, KernelReport& kernel) {
     KernelSession* session = SessionAtFault(*property, finding.smallest, opened.contract,
                                             finding.verdict, *opened.session);
     if (session == nullptr) continue;
+    if (!finding.before.empty()) session->Refresh();
+    MakeCalls(finding.before, opened.contract, *session);
     reported.view = LookAt(finding.derived ? *finding.derived : finding.smallest, finding.verdict,
                            opened.contract, *session);
   }

@@ -75,6 +75,7 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", "attest " + std::string(attest::Version()));
   app.require_subcommand(1);
   AddCheck(app, line);
+  AddCheckModel(app, line);
   AddProbe(app, line);
   AddReplay(app, line);
   AddShrink(app, line);

@@ -44,7 +44,6 @@ tl::expected<void, std::string> Complete(const RunInfo& info, KernelReport& kern
 
 // The cases go into the folder of this report, which need not lie where those of the parts do.
 void SaveCases(RunReport& report, ReportSink& sink) {
-  sink.BeginFolder();
   for (KernelReport& kernel : report.kernels) {
     for (ReportedFinding& reported : kernel.findings) {
       const ReportedFinding saved = sink.Save(reported.finding, report.info, reported.waived);
@@ -57,6 +56,10 @@ void SaveCases(RunReport& report, ReportSink& sink) {
 int Write(RunReport& report, const MergeArguments& arguments) {
   auto sink = ReportSink::Open(arguments.paths);
   if (!sink) return Complain(kExitUsage, sink.error());
+  if (const auto begun = (*sink)->BeginFolder(); !begun) {
+    (*sink)->Abandon();
+    return Complain(kExitUsage, begun.error());
+  }
   const int status = ExitCode(report);
   SaveCases(report, **sink);
   (*sink)->WriteJson(RunLine(report));

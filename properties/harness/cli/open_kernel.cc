@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <set>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/interrupt.h"
+#include "properties/harness/model/contract.h"
 #include "properties/harness/sandbox/file_descriptor.h"
 #include "properties/harness/sandbox/locate.h"
 
@@ -29,6 +31,8 @@ bool CanStartWorkers() {
   return ::access(WorkerProgram().c_str(), X_OK) == 0 &&
          ::access(GuardProgram().c_str(), X_OK) == 0;
 }
+
+constexpr std::chrono::milliseconds kUsualDeadline = SessionOptions().deadline;
 
 tl::unexpected<OpenError> Refuse(std::string text) {
   return tl::unexpected(OpenError{kExitUsage, std::move(text)});
@@ -65,8 +69,53 @@ KernelToRun ToRun(const std::string& text, bool optional, OpenedKernel opened) {
 
 }  // namespace
 
-tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
-                                                 const OpenKernelOptions& options) {
+void AddDeadline(CLI::App& command, OpenKernelOptions& options) {
+  command
+      .add_option_function<int64_t>(
+          "--deadline",
+          [&options](int64_t ms) { options.session.deadline = std::chrono::milliseconds(ms); },
+          "Milliseconds one kernel call may take")
+      ->check(CLI::Range(int64_t{1}, int64_t{3600000}))
+      ->default_str(std::to_string(kUsualDeadline.count()));
+}
+
+void AddThreads(CLI::App& command, OpenKernelOptions& options) {
+  command.add_option("--threads", options.session.threads, "Threads that a kernel is given")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void AddOpenOptions(CLI::App& command, OpenKernelOptions& options) {
+  AddDeadline(command, options);
+  AddThreads(command, options);
+  command
+      .add_option("--contract", options.contract,
+                  "Hold the kernel to this published contract, for what the kernel offers")
+      ->type_name("NAME");
+  command.add_flag("--strict", options.strict,
+                   "With --contract: the kernel must offer all that the contract does");
+}
+
+std::string OpenOptionsText(const OpenKernelOptions& options) {
+  std::string text;
+  if (options.session.deadline != kUsualDeadline) {
+    text += fmt::format(" --deadline {}", options.session.deadline.count());
+  }
+  if (options.session.threads != SessionOptions().threads) {
+    text += fmt::format(" --threads {}", options.session.threads);
+  }
+  if (!options.contract.empty()) text += " --contract " + options.contract;
+  if (options.strict) text += " --strict";
+  return text;
+}
+
+tl::expected<void, std::string> CheckOpenOptions(const OpenKernelOptions& options) {
+  if (!options.strict || !options.contract.empty()) return {};
+  return tl::unexpected(std::string("--strict: of what: name a contract with --contract"));
+}
+
+tl::expected<std::unique_ptr<KernelSession>, OpenError> OpenSession(
+    const std::string& text, const OpenKernelOptions& options) {
   const auto spec = ResolveKernel(text);
   if (!spec) return Refuse(spec.error());
   SessionOptions session_options = options.session;
@@ -75,6 +124,17 @@ tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
   if (!session) {
     return tl::unexpected(
         OpenError{CanStartWorkers() ? kExitUsage : kExitHarness, WithName(*spec, session.error())});
+  }
+  return std::move(*session);
+}
+
+tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
+                                                 const OpenKernelOptions& options) {
+  auto session = OpenSession(text, options);
+  if (!session) return tl::unexpected(session.error());
+  if (IsModelContract((*session)->identity().contract_json)) {
+    return Refuse(
+        fmt::format("{}: is no kernel but a model: 'attest check-model {}' checks it", text, text));
   }
   auto contract = ParseContract((*session)->identity().contract_json);
   if (!contract) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <tl/expected.hpp>
 
 #include "impl/attention/contract.h"
@@ -21,6 +22,17 @@ struct OpenKernelOptions {
   bool strict = false;
 };
 
+// --deadline, --threads, --contract and --strict: how a kernel is opened and called. Commands that run cases have
+// all of them, because a failure may show with these alone.
+void AddOpenOptions(CLI::App& command, OpenKernelOptions& options);
+// --deadline alone, and --threads alone.
+void AddDeadline(CLI::App& command, OpenKernelOptions& options);
+void AddThreads(CLI::App& command, OpenKernelOptions& options);
+// What a command line must hold to open a kernel so, with a space before each option; empty by default.
+std::string OpenOptionsText(const OpenKernelOptions& options);
+// That the options go together. The error is one line.
+tl::expected<void, std::string> CheckOpenOptions(const OpenKernelOptions& options);
+
 struct OpenedKernel {
   std::unique_ptr<KernelSession> session;
   Contract contract;
@@ -30,6 +42,10 @@ struct OpenError {
   ExitStatus status = kExitUsage;  // kExitHarness where no kernel could have been opened
   std::string text;                // one line
 };
+
+// A running worker of what is named, kernel or model.
+tl::expected<std::unique_ptr<KernelSession>, OpenError> OpenSession(
+    const std::string& text, const OpenKernelOptions& options = {});
 
 // Fails on an unknown name, a library that does not load, a wrong ABI version, a malformed contract;
 // and where this program cannot start a worker.

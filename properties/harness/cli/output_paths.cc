@@ -73,6 +73,15 @@ tl::expected<void, std::string> CheckNotRead(const std::vector<std::string>& rea
 }
 
 tl::expected<void, std::string> CheckApart(const std::vector<OutputPath>& writes) {
+  for (const OutputPath& folder : writes) {
+    const std::string place = PlaceOf(folder.path);
+    for (const OutputPath& file : writes) {
+      if (!folder.is_folder || file.is_folder) continue;
+      if (place != PlaceOf(file.path) && !IsInside(place, PlaceOf(file.path))) continue;
+      return tl::unexpected(fmt::format("{} {}: {} makes a folder of that name: name another file",
+                                        file.option, file.path, folder.option));
+    }
+  }
   std::map<std::string, std::string> options;  // by place
   for (const OutputPath& output : writes) {
     for (const std::string& file : FilesOf(output)) {

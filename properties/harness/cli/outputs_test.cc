@@ -98,6 +98,8 @@ TEST_F(Outputs, NothingThatIsReadIsOverwritten) {
       {{"check", "tiled", "--json", "x", "--junit", "./x"}, "--json and --junit would both write"},
       {{"check", "tiled", "--json", "x", "--junit", "x.partial"}, "--json and --junit would both"},
       {{"power", "--json", "r/power.md", "--report", "r"}, "--json and --report would both write"},
+      {{"check", "tiled", "--json", "x", "--report", "x"}, "--report makes a folder of that name"},
+      {{"merge", "run.jsonl", "--junit", "x", "--report", "x/y"}, "--report makes a folder of"},
   };
   for (const Refused& refused : table) ExpectRefused(refused.arguments, refused.says);
 }

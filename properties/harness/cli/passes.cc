@@ -1,6 +1,8 @@
 #include "properties/harness/cli/passes.h"
 
 #include <algorithm>
+#include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,7 @@ class Passes {
   Passes(const KernelPlan& plan, OpenedKernel& opened, const KernelReport& kernel,
          RunObserver& observer)
       : plan_(plan), kernel_(kernel), options_(plan.run) {
+    options_.called = std::make_shared<std::deque<Case>>();  // of this kernel alone
     if (!plan.waivers.empty()) {
       options_.is_waived = [this](const Failure& failure) {
         return IsWaived(failure.signature, failure.c, failure.verdict);

@@ -1,6 +1,5 @@
 // attest probe: which conventions a black box follows, found by experiment.
 
-#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,13 +20,11 @@ namespace {
 struct ProbeArguments {
   std::string kernel;
   bool json = false;
-  int64_t deadline = 2000;
+  OpenKernelOptions open;
 };
 
 int RunProbe(const ProbeArguments& arguments) {
-  OpenKernelOptions options;
-  options.session.deadline = std::chrono::milliseconds(arguments.deadline);
-  auto kernel = OpenKernel(arguments.kernel, options);
+  auto kernel = OpenKernel(arguments.kernel, arguments.open);
   if (!kernel) return Complain(kernel.error().status, kernel.error().text);
   probe::Lab lab([&](const Call& call) {
     if (!Interrupted().load()) return kernel->session->Run(std::span(&call, 1)).front();
@@ -54,9 +51,7 @@ void AddProbe(CLI::App& app, CommandLine& line) {
       "exit status 1 where a declaration is contradicted");
   command->add_option("KERNEL", arguments->kernel, "The kernel")->required();
   command->add_flag("--json", arguments->json, "Print one JSON object instead");
-  command->add_option("--deadline", arguments->deadline, "Milliseconds that a call may take")
-      ->check(CLI::Range(int64_t{1}, int64_t{3600000}))
-      ->capture_default_str();
+  AddDeadline(*command, arguments->open);
   command->callback(
       [arguments, &line] { line.run = [arguments] { return RunProbe(*arguments); }; });
 }

@@ -38,7 +38,10 @@ tl::expected<void, std::string> CheckNoNight(const std::string& folder) {
       folder));
 }
 
-ReportSink::ReportSink(ReportPaths paths) : paths_(std::move(paths)), folder_(paths_.folder) {
+ReportSink::ReportSink(ReportPaths paths)
+    : paths_(std::move(paths)),
+      folder_(paths_.folder, paths_.is_folder_asked ? ReportFolder::IfTaken::kRefuse
+                                                    : ReportFolder::IfTaken::kTakeNext) {
   std::error_code ignored;
   had_page_ = std::filesystem::exists(std::filesystem::path(paths_.folder) / kPage, ignored);
 }
@@ -57,12 +60,8 @@ tl::expected<std::unique_ptr<ReportSink>, std::string> ReportSink::Open(const Re
   return sink;
 }
 
-void ReportSink::BeginFolder() {
-  folder_.RemoveOld();
-}
-
-void ReportSink::Keep(const tl::expected<void, std::string>& done) {
-  if (!done && first_error_.empty()) first_error_ = done.error();
+tl::expected<void, std::string> ReportSink::BeginFolder() {
+  return folder_.Begin();
 }
 
 void ReportSink::Abandon() {
@@ -93,13 +92,23 @@ ReportedFinding ReportSink::Save(const Finding& finding, const RunInfo& info,
   reported.waived = waived;
   // One signature may have a waived finding and one that counts.
   const std::string name = (waived.empty() ? "" : "waived.") + CaseFileName(finding);
-  reported.file = (std::filesystem::path(paths_.folder) / name).string();
+  Store(name, info, reported);
+  return reported;
+}
+
+ReportedFinding ReportSink::SaveModel(ReportedFinding reported, const RunInfo& info) {
+  Store(CaseFileName(reported.finding), info, reported);
+  return reported;
+}
+
+// Writes the case file and says how to replay it.
+void ReportSink::Store(const std::string& name, const RunInfo& info, ReportedFinding& reported) {
+  const auto written = folder_.Write(name, CaseFileText(reported));
+  Keep(written);
+  reported.file = written.value_or((std::filesystem::path(paths_.folder) / name).string());
   reported.command =
       fmt::format("{} replay {}", ShellQuote(info.program), ShellQuote(reported.file));
-  if (!info.held_to.empty()) reported.command += " --contract " + info.held_to;
-  if (info.strict) reported.command += " --strict";
-  Keep(folder_.Write(name, CaseFileText(finding)));
-  return reported;
+  reported.command += info.open_options;
 }
 
 tl::expected<void, std::string> ReportSink::Finish(const std::string& last_json_line,

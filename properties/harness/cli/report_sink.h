@@ -37,12 +37,15 @@ class ReportSink {
   // Opens the files. Asked for once nothing is left to be refused: what a killed run has left in them goes.
   static tl::expected<std::unique_ptr<ReportSink>, std::string> Open(const ReportPaths& paths);
 
-  // Takes what earlier runs have left out of the folder. A night does not ask for it: it goes on with what is there.
-  void BeginFolder();
+  // Makes the folder this run's own and takes out of it what earlier runs have left: report_folder.h says more. A
+  // night does not ask for it: it goes on with what is there.
+  tl::expected<void, std::string> BeginFolder();
 
   void WriteJson(const std::string& line);
   // Saves the case and says how to replay it. `waived`: why it does not count; empty = it does.
   ReportedFinding Save(const Finding& finding, const RunInfo& info, const std::string& waived);
+  // Likewise of a model, whose case and picture are in `reported`.
+  ReportedFinding SaveModel(ReportedFinding reported, const RunInfo& info);
   // Whether the folder gets its pages: where the user asked for it, where the run has findings, and
   // where a page of an earlier run lies, which must not be taken for this one's.
   bool WantsPages(const RunReport& report) const;
@@ -58,7 +61,11 @@ class ReportSink {
 
  private:
   explicit ReportSink(ReportPaths paths);
-  void Keep(const tl::expected<void, std::string>& done);
+  void Store(const std::string& name, const RunInfo& info, ReportedFinding& reported);
+  template <typename T>
+  void Keep(const tl::expected<T, std::string>& done) {
+    if (!done && first_error_.empty()) first_error_ = done.error();
+  }
 
   ReportPaths paths_;
   ReportFolder folder_;

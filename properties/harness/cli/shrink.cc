@@ -26,6 +26,7 @@ struct ShrinkArguments {
   std::string property;
   std::string out;
   int64_t budget = 10000;
+  OpenKernelOptions open;
 };
 
 Finding Smallest(CaseTarget& target, const Failure& failure, const ShrinkArguments& arguments) {
@@ -53,13 +54,18 @@ int Shrink(const ShrinkArguments& arguments) {
   if (const auto fine = CheckOut(arguments, arguments.kernel); !fine) {
     return Complain(kExitUsage, fine.error());
   }
-  auto target = OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, {});
+  if (const auto fine = CheckOpenOptions(arguments.open); !fine) {
+    return Complain(kExitUsage, fine.error());
+  }
+  auto target =
+      OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, arguments.open);
   if (!target) return Complain(target.error().status, target.error().text);
   // The kernel may be the one that the case names.
   if (const auto fine = CheckOut(arguments, target->kernel); !fine) {
     return Complain(kExitUsage, fine.error());
   }
-  const CaseResult result =
+  MakeCalls(target->file.before, target->opened.contract, *target->opened.session);
+  CaseResult result =
       RunCase(*target->property, target->file.c, target->opened.contract, *target->opened.session);
   if (target->opened.session->interrupted())
     return Complain(kExitInconclusive, "interrupted: nothing is said");
@@ -69,7 +75,10 @@ int Shrink(const ShrinkArguments& arguments) {
         fmt::format("{}: does not fail {} on {}: nothing to shrink ({})", arguments.path,
                     target->property->id, target->kernel, Name(result.verdict.kind)));
   }
-  Finding finding = Smallest(*target, result.failures.front(), arguments);
+  Failure& failure = result.failures.front();
+  failure.before.insert(failure.before.begin(), target->file.before.begin(),
+                        target->file.before.end());
+  Finding finding = Smallest(*target, failure, arguments);
   finding.kernel = target->kernel;
   const std::string text = CaseFileText(finding);
   if (arguments.out.empty()) {
@@ -100,6 +109,7 @@ void AddShrink(CLI::App& app, CommandLine& line) {
   command->add_option("--budget", arguments->budget, "Cases to try at most")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000000}))
       ->capture_default_str();
+  AddOpenOptions(*command, arguments->open);
   command->callback([arguments, &line] { line.run = [arguments] { return Shrink(*arguments); }; });
 }
 

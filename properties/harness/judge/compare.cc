@@ -137,11 +137,13 @@ void Explain(const Evidence& evidence, size_t index, const Index& at, Verdict& v
                           evidence.outcomes[index],           evidence.contract,
                           evidence.cases[index].storage};
   const Row row{at[0], at[1], at[2]};
-  Explanation found = ExplainMismatch(mismatch, row, verdict.output);
+  const auto wanted = evidence.wants_every_cause ? CausesWanted::kEvery : CausesWanted::kBest;
+  Explanation found = ExplainMismatch(mismatch, row, verdict.output, wanted);
   if (found.phrase.empty()) return;
   verdict.sentence += "; " + found.phrase;
   verdict.likely_cause = std::move(found.phrase);
   verdict.cause_class = std::move(found.cause_class);
+  verdict.other_causes = std::move(found.others);
 }
 
 bool SameBits(double a, double b) {

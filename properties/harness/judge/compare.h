@@ -69,6 +69,11 @@ Verdict FailAt(const Problem& problem, std::string_view output, const std::array
                double expected, double observed, double bound, std::string_view why,
                std::string_view due = "was due");
 
+// Adds the likely cause of the row that case `index` has at `at`, where one is found: to the sentence too. `verdict` is
+// a failure of one of its outputs.
+void Explain(const Evidence& evidence, size_t index, const std::array<int64_t, 4>& at,
+             Verdict& verdict);
+
 // A pass over `rows` rows.
 Verdict Pass(int64_t rows);
 

@@ -22,6 +22,7 @@ struct Evidence {
   Oracle& oracle;                     // over the same cases
   // Whether the cause of this failure is worth the search for it; empty = always.
   std::function<bool(const Verdict&)> wants_cause = {};
+  bool wants_every_cause = false;  // and not only the best: Verdict::other_causes
 };
 
 }  // namespace attest

@@ -31,4 +31,22 @@ ErrorBound& Oracle::BoundOf(size_t index) {
   return *bound;
 }
 
+const Gradient& Oracle::GradientOf(size_t index) {
+  auto& gradient = entries_[index].gradient;
+  if (!gradient) {
+    gradient = std::make_unique<Gradient>(ComputeGradient(cases_[index].problem, InputsOf(index),
+                                                          ReferenceOf(index), contract_.semantics));
+  }
+  return *gradient;
+}
+
+const Gradient& Oracle::GradientBoundOf(size_t index) {
+  auto& bound = entries_[index].gradient_bound;
+  if (!bound) {
+    bound = std::make_unique<Gradient>(BoundGradient(
+        cases_[index].problem, InputsOf(index), ReferenceOf(index), BoundOf(index), contract_));
+  }
+  return *bound;
+}
+
 }  // namespace attest

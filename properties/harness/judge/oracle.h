@@ -9,6 +9,7 @@
 
 #include "impl/attention/contract.h"
 #include "impl/reference/bound.h"
+#include "impl/reference/gradient.h"
 #include "impl/reference/reference.h"
 #include "properties/harness/case/case.h"
 
@@ -24,12 +25,16 @@ class Oracle {
   const Reference& ReferenceOf(size_t index);
   // The error bound beside it; its rows are computed when asked for.
   ErrorBound& BoundOf(size_t index);
+  // The gradients of a case that wants them, and their error bound.
+  const Gradient& GradientOf(size_t index);
+  const Gradient& GradientBoundOf(size_t index);
 
  private:
   struct Entry {
     std::unique_ptr<Inputs> inputs;
     std::unique_ptr<Reference> reference;
     std::unique_ptr<ErrorBound> bound;
+    std::unique_ptr<Gradient> gradient, gradient_bound;
   };
   std::span<const Case> cases_;
   const Contract& contract_;

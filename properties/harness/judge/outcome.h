@@ -30,6 +30,8 @@ struct Outcome {
   Array scores{};         // [batch, q_heads, q_len, kv_len]; likewise
   // [batch, kv_heads, kv_len, dim]; empty unless the case has a past and the contract offers them.
   Array present_k{}, present_v{};
+  // Shaped as q, k and v; empty unless gradients were asked for.
+  Array dq{}, dk{}, dv{};
 };
 
 }  // namespace attest

@@ -100,16 +100,34 @@ bool IsWeakCause(const Verdict& verdict) {
   return verdict.likely_cause.empty() || verdict.cause_class == "numerics";
 }
 
+// What explains `from` explains the relation too.
+void AddOthers(const Verdict& from, Verdict& verdict) {
+  if (from.likely_cause.empty()) return;
+  std::vector<OtherCause> more = from.other_causes;
+  more.insert(more.begin(), {from.cause_class, from.likely_cause});
+  for (const OtherCause& one : more) {
+    const auto is_same = [&](const OtherCause& known) {
+      return known.cause_class == one.cause_class;
+    };
+    if (one.cause_class != verdict.cause_class &&
+        std::ranges::none_of(verdict.other_causes, is_same)) {
+      verdict.other_causes.push_back(one);
+    }
+  }
+}
+
 // Explains the verdict by the first side, or by the second where no rule gives the first: a rule
 // says more than arithmetic that would cover an error.
 void ExplainEither(const Evidence& evidence, const Side& first, const Side& second,
                    Verdict& verdict) {
   const Verdict bare = verdict;
   Explain(evidence, first.call, first.index, verdict);
-  if (!IsWeakCause(verdict)) return;
+  if (!IsWeakCause(verdict) && !evidence.wants_every_cause) return;
   Verdict other = bare;
   Explain(evidence, second.call, second.index, other);
-  if (verdict.likely_cause.empty() || !IsWeakCause(other)) verdict = std::move(other);
+  const bool is_better = verdict.likely_cause.empty() || !IsWeakCause(other);
+  if (IsWeakCause(verdict) && is_better) std::swap(verdict, other);
+  AddOthers(other, verdict);
 }
 
 // How far a value is from what is due at its place.

@@ -30,10 +30,6 @@ double Ratio(double observed, double expected, double bound);
 bool IsSettledRow(const Outcome& outcome, const Reference& reference, ErrorBound& bound,
                   const Row& row);
 
-// Adds the likely cause of the row that case `index` has at `at`, where one is found.
-void Explain(const Evidence& evidence, size_t index, const std::array<int64_t, 4>& at,
-             Verdict& verdict);
-
 // The value that the contract promises an empty row; nullopt where it promises none that can be
 // checked here (the mean and the unmasked softmax have a property of their own).
 std::optional<double> PromisedOut(EmptyRow what);

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "properties/harness/case/case.h"
 
@@ -42,7 +43,7 @@ enum class Cause {
 std::string_view Name(Cause cause);  // "nan" "inf" "value" "read_fault" ...
 
 // The element that decided a failure. `index` is [batch, head, query, lane]; lane is the key for
-// weights and scores, 0 for lse.
+// weights and scores, 0 for lse. Of dk and dv it is [batch, kv head, key, lane].
 struct Witness {
   std::array<int64_t, 4> index{0, 0, 0, 0};
   double expected = 0;
@@ -58,14 +59,25 @@ struct ErrorFigures {
   double plain_ratio = 0;     // largest error / that of plain same-precision attention ("2x rule")
 };
 
+// A cause that a failure fits beside the one that is named.
+struct OtherCause {
+  std::string cause_class;  // one of CauseClasses()
+  std::string phrase;       // as Verdict::likely_cause
+
+  friend bool operator==(const OtherCause&, const OtherCause&) = default;
+};
+
 struct Verdict {
   VerdictKind kind = VerdictKind::kPass;
   Cause cause = Cause::kNone;
-  std::string output;        // "out" "lse" "weights" "scores", "" when no output is concerned
+  // "out" "lse" "weights" "scores" "dq" "dk" "dv", "" when no output is concerned
+  std::string output;
   std::string reason;        // MARGINAL: "bits" or "statistics"; UNSUPPORTED, INCONCLUSIVE: why
   std::string sentence;      // FAIL: one sentence a person can act on
   std::string likely_cause;  // FAIL: "as if key 3 took part"; part of the sentence; often empty
   std::string cause_class;   // FAIL: the kind of that cause, one of CauseClasses(); "" = none found
+  std::vector<OtherCause>
+      other_causes{};              // FAIL: of other classes, best first, where all were asked for
   std::optional<Witness> witness;  // FAIL by value
   size_t call = 0;                 // which of the derived cases the observed value is from
   bool via_mask = false;
@@ -103,9 +115,11 @@ struct Finding {
   Case smallest;                // fails with this signature
   Verdict verdict;              // of `smallest`
   std::optional<Case> derived;  // the case that the verdict's value is from, if not `smallest`
-  int64_t cases_to_first = 0;   // cases run before the first failure
-  int64_t shrink_steps = 0;     // cases tried while shrinking
-  int confirmed = 0;            // failures in `confirmations` reruns of the smallest case
+  std::vector<Case>
+      before{};  // calls that must be made before it, on a fresh kernel, or it does not fail
+  int64_t cases_to_first = 0;  // cases run before the first failure
+  int64_t shrink_steps = 0;    // cases tried while shrinking
+  int confirmed = 0;           // failures in `confirmations` reruns of the smallest case
   int confirmations = 0;
 };
 

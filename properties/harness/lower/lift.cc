@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,20 @@ namespace {
 
 constexpr double kLn2 = 0.69314718055994530942;
 
+// Loads `count` values from every `stride`-th element of `source` on.
+void LoadRow(DType dtype, const std::byte* source, int64_t stride, int64_t count, double* values) {
+  const auto step = static_cast<size_t>(stride) * ByteSize(dtype);
+  if (dtype == DType::kF32) {  // nearly all
+    for (int64_t d = 0; d < count; ++d, source += step) {
+      float value;
+      std::memcpy(&value, source, sizeof value);
+      values[d] = static_cast<double>(value);
+    }
+    return;
+  }
+  for (int64_t d = 0; d < count; ++d, source += step) values[d] = LoadElement(dtype, source);
+}
+
 // The elements of one output's storage, in row-major order of its shape padded to rank 4 on the
 // right.
 Array ReadOutput(const CallTensor& tensor, const std::vector<std::byte>& storage) {
@@ -19,15 +34,14 @@ Array ReadOutput(const CallTensor& tensor, const std::vector<std::byte>& storage
   std::copy(tensor.strides.begin(), tensor.strides.end(), strides.begin());
   Array array(shape);
   const size_t size = ByteSize(tensor.dtype);
-  size_t flat = 0;
+  double* row = array.values.data();
   for (int64_t a = 0; a < shape[0]; ++a)
     for (int64_t b = 0; b < shape[1]; ++b)
-      for (int64_t i = 0; i < shape[2]; ++i)
-        for (int64_t d = 0; d < shape[3]; ++d) {
-          const int64_t at = a * strides[0] + b * strides[1] + i * strides[2] + d * strides[3];
-          array.values[flat++] =
-              LoadElement(tensor.dtype, storage.data() + static_cast<size_t>(at) * size);
-        }
+      for (int64_t i = 0; i < shape[2] && shape[3] > 0; ++i, row += shape[3]) {
+        const int64_t at = a * strides[0] + b * strides[1] + i * strides[2];
+        LoadRow(tensor.dtype, storage.data() + static_cast<size_t>(at) * size, strides[3], shape[3],
+                row);
+      }
   return array;
 }
 
@@ -44,6 +58,12 @@ Array* TargetOf(Outcome& outcome, int32_t role) {
       return &outcome.scores;
     case ATTEST_ROLE_PRESENT_K:
       return &outcome.present_k;
+    case ATTEST_ROLE_DQ:
+      return &outcome.dq;
+    case ATTEST_ROLE_DK:
+      return &outcome.dk;
+    case ATTEST_ROLE_DV:
+      return &outcome.dv;
     default:
       return &outcome.present_v;
   }

@@ -1,9 +1,11 @@
 #include "properties/harness/lower/lower.h"
 
+#include <tuple>
 #include <utility>
 
 #include "attest/kernel.h"
 #include "impl/attention/visibility.h"
+#include "properties/harness/case/gradients.h"
 #include "properties/harness/case/offers.h"
 #include "properties/harness/lower/offered.h"
 #include "properties/harness/lower/reduce.h"
@@ -76,7 +78,8 @@ void AddOutputs(Call& call, const Case& c, const Contract& contract) {
     call.tensors.push_back(MakeDense(role, p.dtype, {shape.begin(), shape.end()}, 0));
   };
   call.tensors.push_back(OutTensor(c));
-  if (p.want_lse && contract.lse != LseKind::kNone) call.tensors.push_back(LseTensor(c));
+  const bool wants_lse = p.want_lse || p.want_gradients;
+  if (wants_lse && contract.lse != LseKind::kNone) call.tensors.push_back(LseTensor(c));
   if (p.want_weights && contract.Has(Feature::kWeights)) {
     dense(ATTEST_ROLE_WEIGHTS, p.WeightsShape());
   }
@@ -90,9 +93,27 @@ void AddOutputs(Call& call, const Case& c, const Contract& contract) {
   }
 }
 
+// Gradients lie as what they are gradients of, each in memory of its own.
+void AddGradients(Call& call, const Case& c, const Inputs& inputs) {
+  const Problem& p = c.problem;
+  const auto place = [&](Layout layout) {
+    return Placing{layout == Layout::kSharedHead ? Layout::kBhsd : layout, QkvExtentsOf(p)};
+  };
+  call.tensors.push_back(FloatTensor(ATTEST_ROLE_DOUT, p.dtype, inputs.dout, place(c.layouts.out),
+                                     /*unit=*/1, call.poison));
+  const std::tuple<int32_t, Shape4, Layout> gradients[] = {
+      {ATTEST_ROLE_DQ, p.QShape(), c.layouts.q},
+      {ATTEST_ROLE_DK, p.KShape(), c.layouts.k},
+      {ATTEST_ROLE_DV, p.VShape(), c.layouts.v}};
+  for (const auto& [role, shape, layout] : gradients) {
+    call.tensors.push_back(MakeTensor(role, p.dtype, {shape.begin(), shape.end()},
+                                      StridesOf(shape, place(layout)), 0));
+  }
+}
+
 bool HasQueryAxis(int32_t role) {
-  return role == ATTEST_ROLE_OUT || role == ATTEST_ROLE_LSE || role == ATTEST_ROLE_WEIGHTS ||
-         role == ATTEST_ROLE_SCORES;
+  return role == ATTEST_ROLE_OUT || role == ATTEST_ROLE_DQ || role == ATTEST_ROLE_LSE ||
+         role == ATTEST_ROLE_WEIGHTS || role == ATTEST_ROLE_SCORES;
 }
 
 // Rows beyond their query length, where the contract leaves them alone.
@@ -128,10 +149,8 @@ void AddOptions(Call& call, const Problem& p, const Contract& contract) {
   if (p.fp8) add_int(ATTEST_OPTION_FP8, p.fp8->format == DType::kE4M3 ? 1 : 2);
 }
 
-}  // namespace
-
-tl::expected<Lowered, Unsupported> Lower(const Case& c, const Inputs& inputs,
-                                         const Contract& contract) {
+tl::expected<Lowered, Unsupported> LowerTo(const Contract& contract, const Case& c,
+                                           const Inputs& inputs) {
   if (auto reason = WhyNotOffered(c, contract)) return tl::unexpected(Unsupported{*reason});
   auto reduced = Reduce(c, inputs, contract);
   if (!reduced) return tl::unexpected(reduced.error());
@@ -149,10 +168,20 @@ tl::expected<Lowered, Unsupported> Lower(const Case& c, const Inputs& inputs,
   AddVisibility(call, asked, contract);
   AddScoreInputs(call, asked, reduced->bias);
   AddOutputs(call, c, contract);
+  if (c.problem.want_gradients) AddGradients(call, c, inputs);
   if (asked.query_lengths && contract.padded_query_rows == PaddedQueryRows::kUnwritten) {
     ExcusePaddedRows(call, asked);
   }
   return lowered;
+}
+
+}  // namespace
+
+tl::expected<Lowered, Unsupported> Lower(const Case& c, const Inputs& inputs,
+                                         const Contract& contract) {
+  if (!c.problem.want_gradients) return LowerTo(contract, c, inputs);
+  if (!contract.backward) return tl::unexpected(Unsupported{"no backward pass is offered"});
+  return LowerTo(BackwardContract(contract), c, inputs);
 }
 
 }  // namespace attest

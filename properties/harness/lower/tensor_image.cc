@@ -15,6 +15,20 @@ std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
+// Stores `count` values at every `stride`-th element from `target` on.
+void StoreRow(DType dtype, const double* values, int64_t count, double unit, std::byte* target,
+              int64_t stride) {
+  const auto step = static_cast<size_t>(stride) * ByteSize(dtype);
+  if (dtype == DType::kF32 && unit == 1) {  // nearly all
+    for (int64_t d = 0; d < count; ++d, target += step) {
+      const auto value = static_cast<float>(values[d]);
+      std::memcpy(target, &value, sizeof value);
+    }
+    return;
+  }
+  for (int64_t d = 0; d < count; ++d, target += step) StoreElement(dtype, target, values[d] / unit);
+}
+
 }  // namespace
 
 QkvExtents QkvExtentsOf(const Problem& p) {
@@ -57,7 +71,7 @@ CallTensor MakeTensor(int32_t role, DType dtype, std::vector<int64_t> shape,
   CallTensor t;
   t.role = role;
   t.dtype = dtype;
-  t.is_output = role >= ATTEST_ROLE_OUT;
+  t.is_output = role >= ATTEST_ROLE_OUT && role != ATTEST_ROLE_DOUT;
   const auto bytes = static_cast<size_t>(ExtentOf(shape, strides)) * ByteSize(dtype);
   t.shape = std::move(shape);
   t.strides = std::move(strides);
@@ -75,16 +89,14 @@ CallTensor FloatTensor(int32_t role, DType dtype, const Array& array, const Plac
   const Shape4& s = array.shape;
   CallTensor t = MakeTensor(role, dtype, {s.begin(), s.end()}, StridesOf(s, placing), fill);
   const size_t size = ByteSize(dtype);
-  size_t flat = 0;
+  const double* row = array.values.data();
   for (int64_t a = 0; a < s[0]; ++a)
     for (int64_t b = 0; b < s[1]; ++b)
-      for (int64_t i = 0; i < s[2]; ++i)
-        for (int64_t d = 0; d < s[3]; ++d) {
-          const int64_t at =
-              a * t.strides[0] + b * t.strides[1] + i * t.strides[2] + d * t.strides[3];
-          StoreElement(dtype, t.image.data() + static_cast<size_t>(at) * size,
-                       array.values[flat++] / unit);
-        }
+      for (int64_t i = 0; i < s[2] && s[3] > 0; ++i, row += s[3]) {
+        const int64_t at = a * t.strides[0] + b * t.strides[1] + i * t.strides[2];
+        StoreRow(dtype, row, s[3], unit, t.image.data() + static_cast<size_t>(at) * size,
+                 t.strides[3]);
+      }
   return t;
 }
 

@@ -39,7 +39,7 @@ void DescribeFindings(KernelReport kernel, Kill& kill) {
   });
   kill.is_confirmed = smallest->finding.confirmed == smallest->finding.confirmations;
   FoldFindings(kernel);
-  const Signature& shown = GroupsOf(kernel).front().front()->finding.signature;
+  const Signature shown = GroupsOf(kernel).front().shown().finding.signature;
   kill.shown = ToString(shown);
   kill.named = NamedCause(shown);
   kill.named_rightly = IsAmong(kill.named, kill.subject.causes);

@@ -224,6 +224,12 @@ std::optional<CaseView> LookAt(const Case& c, const Verdict& verdict, const Cont
   return CaseView{look.RowOf(*output, lane), look.Weights(), look.Map(*output, lane)};
 }
 
+bool IsRightByItself(const RowView& view) {
+  return std::ranges::all_of(view.lanes, [&](const RowView::Lane& lane) {
+    return lane.lane != view.marked_lane || lane.error <= lane.worst;
+  });
+}
+
 std::string RatioText(double ratio) {
   return ratio == 0 ? "0" : fmt::format("{:.3g}", ratio);
 }

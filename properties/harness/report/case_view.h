@@ -61,6 +61,10 @@ struct CaseView {
   ErrorMap map;
 };
 
+// Whether the lane at fault is within its bound: two calls may contradict each other with both near the reference, and
+// one that was made behind or beside others may be right alone.
+bool IsRightByItself(const RowView& view);
+
 // Runs `c`, the case that the verdict's value is from, once or twice. nullopt where there is nothing
 // to show: no witness that lies in it, or no values.
 std::optional<CaseView> LookAt(const Case& c, const Verdict& verdict, const Contract& contract,

@@ -1,21 +1,40 @@
 // Findings of one kernel that are most likely one fault, put together: who reads a report wants the
-// faults, not every claim that each of them breaks. The writers of this folder show one of each group
-// whole.
+// faults, not every claim that each of them breaks. Most findings fit several causes; the one that most of a kernel's
+// findings name is most likely the right one of all that it fits. The writers of this folder show one finding of each
+// group whole.
 #ifndef ATTEST_HARNESS_REPORT_FINDING_GROUPS_H_
 #define ATTEST_HARNESS_REPORT_FINDING_GROUPS_H_
 
+#include <string>
 #include <vector>
 
 #include "properties/harness/report/run_report.h"
 
 namespace attest {
 
-// Never empty; the finding that shows best comes first.
-using FindingGroup = std::vector<const ReportedFinding*>;
+struct FindingGroup {
+  // The class of the cause that all of `findings` fit; "" = none is known, or none is needed.
+  std::string kind;
+  // Never empty. The one that shows best comes first, and names that cause as its own best.
+  std::vector<const ReportedFinding*> findings;
+  // Wrong values for which no cause is known, or none that is sure: most likely of the same fault. Only in a kernel's
+  // first group.
+  std::vector<const ReportedFinding*> unexplained{};
 
-// A kernel's findings by cause, output and kind of fault, the most telling group first. A finding
-// whose fault has no name goes with one that looks alike and has. They point into `kernel`.
+  const ReportedFinding& shown() const { return *findings.front(); }
+};
+
+// A kernel's findings in groups, the most telling first; waived ones apart from those that count. Wrong values are
+// pooled: the cause that most of them name as their best takes all that fit it, then so on with the rest. Faults of
+// other kinds (crashes, refusals, unwritten outputs) go by cause and output. They point into `kernel`.
 std::vector<FindingGroup> GroupsOf(const KernelReport& kernel);
+
+// Of findings shown but once: "heads.labels_come_back (2), memory.strides"; each property once.
+std::string PropertiesText(const std::vector<const ReportedFinding*>& findings);
+
+// What a group has beside the finding that is shown, a sentence each; empty where there is nothing:
+// "the same cause explains 3 more findings: ..." "2 more findings name no sure cause and may be of the same fault: ...".
+std::vector<std::string> RestOf(const FindingGroup& group);
 
 }  // namespace attest
 

@@ -44,8 +44,9 @@ std::string FileNamePart(const std::string& text) {
 
 // The case as in its file, without the head that repeats what the finding has said.
 std::string CaseText(const ReportedFinding& reported) {
-  std::string text = CaseFileText(reported.finding);
-  text.erase(0, std::min(text.find("[problem]"), text.size()));
+  std::string text = CaseFileText(reported);
+  const char* begin = reported.case_text.empty() ? "[problem]" : "[case]";
+  text.erase(0, std::min(text.find(begin), text.size()));
   const auto lines = std::count(text.begin(), text.end(), '\n');
   if (lines <= kMaxCaseLines) return text;
   size_t end = 0;
@@ -62,6 +63,20 @@ std::string BareSentence(const Verdict& verdict) {
   return sentence;
 }
 
+// The keys of a present, one a line: "key 1   past  <". Its witness is at [batch, kv head, key, lane].
+std::string PresentPicture(const Case& c, const Verdict& verdict) {
+  constexpr int64_t kMaxKeys = 32;  // a screen
+  if (!verdict.witness || c.problem.kv_len > kMaxKeys) return "";
+  const auto& at = verdict.witness->index;
+  std::string picture =
+      fmt::format("{} of batch item {}, kv head {}, key by key:\n", verdict.output, at[0], at[1]);
+  for (int64_t key = 0; key < c.problem.kv_len; ++key) {
+    picture += fmt::format("  key {:<3} {}{}\n", key, key < c.storage.past ? "past" : "new",
+                           key == at[2] ? "  <" : "");
+  }
+  return picture;
+}
+
 }  // namespace
 
 std::string CaseFileText(const Finding& finding) {
@@ -70,7 +85,12 @@ std::string CaseFileText(const Finding& finding) {
   file.property = finding.signature.property;
   file.kernel = finding.kernel;
   file.finding = finding.verdict.sentence;
+  file.before = finding.before;
   return ToToml(file);
+}
+
+std::string CaseFileText(const ReportedFinding& reported) {
+  return reported.case_text.empty() ? CaseFileText(reported.finding) : reported.case_text;
 }
 
 std::string CaseFileName(const Finding& finding) {
@@ -96,13 +116,25 @@ std::string ShellQuote(const std::string& word) {
 }
 
 std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict) {
-  if (!verdict.witness) return std::nullopt;
+  // Of those that go by key there is no row to show.
+  const bool is_by_key = verdict.output == "dk" || verdict.output == "dv" ||
+                         verdict.output == "present_k" || verdict.output == "present_v";
+  if (!verdict.witness || is_by_key) return std::nullopt;
   const auto& index = verdict.witness->index;
   const Row row{index[0], index[1], index[2]};
   // A property may have found its witness in a derived case of other sizes.
   const bool is_inside = row.batch >= 0 && row.batch < problem.batch && row.head >= 0 &&
                          row.head < problem.q_heads && row.query >= 0 && row.query < problem.q_len;
   return is_inside ? std::optional(row) : std::nullopt;
+}
+
+std::string PictureOf(const Case& at_fault, const Verdict& verdict) {
+  if (verdict.output.starts_with("present_")) return PresentPicture(at_fault, verdict);
+  const auto row = WitnessRow(at_fault.problem, verdict);
+  const std::string picture = VisiblePicture(at_fault.problem, row);
+  if (picture.empty()) return "";
+  return fmt::format("what batch item {}, head {} sees (# visible, . hidden):\n{}",
+                     row ? row->batch : 0, row ? row->head : 0, Indent(picture, "  "));
 }
 
 bool IsPlain(const Finding& finding) {
@@ -159,13 +191,9 @@ std::string FindingText(const ReportedFinding& reported) {
                       finding.confirmations);
   text += "  the smallest case:\n" + Indent(CaseText(reported), "    ");
   if (finding.derived) text += Indent(DerivedCaseText(*finding.derived), "  ");
-  const Problem& problem = finding.derived ? finding.derived->problem : finding.smallest.problem;
-  const auto row = WitnessRow(problem, finding.verdict);
-  if (const std::string picture = VisiblePicture(problem, row); !picture.empty()) {
-    text += fmt::format("  what batch item {}, head {} sees (# visible, . hidden):\n",
-                        row ? row->batch : 0, row ? row->head : 0);
-    text += Indent(picture, "    ");
-  }
+  const Case& at_fault = finding.derived ? *finding.derived : finding.smallest;
+  const bool is_model = !reported.case_text.empty();
+  text += Indent(is_model ? reported.picture : PictureOf(at_fault, finding.verdict), "  ");
   return text + fmt::format("  replay: {}\n", reported.command);
 }
 

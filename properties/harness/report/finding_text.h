@@ -13,6 +13,7 @@ namespace attest {
 
 // The text of the finding's case file.
 std::string CaseFileText(const Finding& finding);
+std::string CaseFileText(const ReportedFinding& reported);
 
 // "tiled-tile-16.causal.future_keys_do_not_matter.value.out.causal-ignored.toml": one name for one
 // kernel and signature, class included, so that a later run replaces the file. Safe in any shell.
@@ -21,8 +22,12 @@ std::string CaseFileName(const Finding& finding);
 // The word as it must be written on a POSIX shell's command line.
 std::string ShellQuote(const std::string& word);
 
-// The row that the witness lies in, where the finding has one that lies in its smallest case.
+// The row that the witness lies in, where the finding has one that lies in its smallest case. A present has none.
 std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict);
+
+// The place of the witness in `at_fault`, the case that the verdict's value is from, drawn in text: what the rows of its
+// head see; of a present which of its keys are past ones. "" where there is nothing to draw, or too much.
+std::string PictureOf(const Case& at_fault, const Verdict& verdict);
 
 // Whether the finding is read without explanation: one number came out where another was due, both finite, and the
 // case is the one that was run.

@@ -22,10 +22,12 @@ Anchors::Anchors(const RunReport& report) {
   for (size_t i = 0; i < report.kernels.size(); ++i) {
     groups_.push_back(GroupsOf(report.kernels[i]));
     for (const FindingGroup& group : groups_.back()) {
-      for (const ReportedFinding* reported : group) {
-        if (++findings_ > kMaxFindings) continue;
-        numbers_[reported] = findings_;
-        firsts_.try_emplace({i, reported->finding.signature.property}, reported);
+      for (const auto* findings : {&group.findings, &group.unexplained}) {
+        for (const ReportedFinding* reported : *findings) {
+          if (++findings_ > kMaxFindings) continue;
+          numbers_[reported] = findings_;
+          firsts_.try_emplace({i, reported->finding.signature.property}, reported);
+        }
       }
     }
   }
@@ -113,19 +115,21 @@ void AddOverview(pugi::xml_node main, const RunReport& report, const Anchors& an
 // The first of a group whole, the others behind one line.
 void AddGroup(pugi::xml_node section, const FindingGroup& group, const Anchors& anchors,
               Budget& budget) {
-  pugi::xml_node rest;
-  for (const ReportedFinding* reported : group) {
-    const std::string anchor = anchors.Finding(*reported);
-    if (anchor.empty()) return;
-    if (reported == group.front()) {
-      AddFinding(section, *reported, anchor, budget);
-      continue;
+  const std::string anchor = anchors.Finding(group.shown());
+  if (anchor.empty()) return;
+  AddFinding(section, group.shown(), anchor, budget);
+  std::vector<std::string> lines = RestOf(group);
+  for (const auto* findings : {&group.findings, &group.unexplained}) {
+    pugi::xml_node rest;
+    for (const ReportedFinding* reported : *findings) {
+      const std::string other = anchors.Finding(*reported);
+      if (reported == &group.shown() || other.empty()) continue;
+      if (!rest) {
+        rest = AddDetails(section, lines.front());
+        lines.erase(lines.begin());
+      }
+      AddFinding(rest, *reported, other, budget);
     }
-    if (!rest) {
-      rest = AddDetails(section, fmt::format("{} more claim{} in the same way", group.size() - 1,
-                                             group.size() == 2 ? " fails" : "s fail"));
-    }
-    AddFinding(rest, *reported, anchor, budget);
   }
 }
 

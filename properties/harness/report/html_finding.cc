@@ -74,13 +74,6 @@ void AddVisible(pugi::xml_node pictures, const VisibleGrid& grid) {
   }
 }
 
-// Two calls may contradict each other with both near the reference.
-bool IsRightByItself(const RowView& view) {
-  return std::ranges::all_of(view.lanes, [&](const RowView::Lane& lane) {
-    return lane.lane != view.marked_lane || lane.error <= lane.worst;
-  });
-}
-
 void AddRow(pugi::xml_node pictures, const RowView& view) {
   std::string caption = fmt::format("{} of {}, beside the reference; the row is {}", view.output,
                                     RowName(view.row), view.state);
@@ -178,8 +171,16 @@ bool Spend(size_t& left, size_t cost) {
 }
 
 void AddPictures(pugi::xml_node article, const ReportedFinding& reported, Budget& budget) {
+  if (!reported.picture.empty()) AddText(article, "pre", reported.picture);
+  if (!reported.case_text.empty()) return;
   const Finding& finding = reported.finding;
-  const Problem& problem = finding.derived ? finding.derived->problem : finding.smallest.problem;
+  const Case& at_fault = finding.derived ? *finding.derived : finding.smallest;
+  if (finding.verdict.output.starts_with("present_")) {
+    const std::string picture = PictureOf(at_fault, finding.verdict);
+    if (!picture.empty()) AddText(article, "pre", picture);
+    return;
+  }
+  const Problem& problem = at_fault.problem;
   const auto grid = VisibleGridOf(problem, WitnessRow(problem, finding.verdict));
   size_t cells = grid ? grid->lines.size() * grid->lines.front().marks.size() : 0;
   if (reported.view) cells += CellsOf(*reported.view);
@@ -197,7 +198,7 @@ void AddPictures(pugi::xml_node article, const ReportedFinding& reported, Budget
 }
 
 void AddCase(pugi::xml_node article, const ReportedFinding& reported, Budget& budget) {
-  const std::string text = CaseFileText(reported.finding);
+  const std::string text = CaseFileText(reported);
   const std::string file = std::filesystem::path(reported.file).filename().string();
   if (text.size() > kLongestCase || !Spend(budget.bytes, text.size())) {
     AddText(article, "p", "The case is too long to be shown here: it is in its file.", "soft");

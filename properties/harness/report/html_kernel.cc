@@ -56,6 +56,7 @@ void AddCounts(pugi::xml_node article, const KernelReport& kernel) {
 
 void AddLadder(pugi::xml_node article, const KernelReport& kernel) {
   const Ladder ladder = LadderOf(kernel);
+  if (ladder.rungs.empty()) return;
   pugi::xml_node table =
       AddTable(AddScrollBox(article, "Ladder of " + kernel.kernel),
                (ladder.held == 0 ? "Holds " : "Holds up to ") + HeldText(ladder), "wide");
@@ -83,7 +84,8 @@ void AddNotTested(pugi::xml_node article, const KernelReport& kernel) {
   }
   BinCounts bins;
   for (const PropertyResult& r : kernel.results) bins.Merge(r.bins);
-  const std::vector<std::string> missing = bins.Missing(kernel.contract);
+  const std::vector<std::string> missing =
+      kernel.is_model ? std::vector<std::string>{} : bins.Missing(kernel.contract);
   if (reasons.empty() && missing.empty()) return;
   AddText(article, "h4", "Not tested, and why");
   pugi::xml_node list = Add(article, "ul");

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "properties/harness/report/finding_groups.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/ladder.h"
 
@@ -76,6 +77,23 @@ Json LadderJson(const KernelReport& kernel) {
   return json;
 }
 
+// Which findings the report shows whole, and which others the cause of each explains.
+Json GroupsJson(const KernelReport& kernel) {
+  const auto signatures = [](const auto& findings) {
+    Json list = Json::array();
+    for (const ReportedFinding* one : findings) list.push_back(ToString(one->finding.signature));
+    return list;
+  };
+  Json groups = Json::array();
+  for (const FindingGroup& group : GroupsOf(kernel)) {
+    groups.push_back({{"class", group.kind},
+                      {"shown", ToString(group.shown().finding.signature)},
+                      {"findings", signatures(group.findings)},
+                      {"unexplained", signatures(group.unexplained)}});
+  }
+  return groups;
+}
+
 Json KernelSummary(const KernelReport& kernel) {
   std::map<VerdictKind, int64_t> verdicts;
   BinCounts bins;
@@ -86,11 +104,13 @@ Json KernelSummary(const KernelReport& kernel) {
   const auto cases = static_cast<double>(CasesRun(kernel));
   Json json = {{"kernel", kernel.kernel}, {"optional", kernel.optional}};
   if (!kernel.skipped.empty()) json["skipped"] = kernel.skipped;
-  if (kernel.skipped.empty()) json["ladder"] = LadderJson(kernel);
+  const bool is_kernel = kernel.skipped.empty() && !kernel.is_model;
+  if (is_kernel) json["ladder"] = LadderJson(kernel);
   json["verdicts"] = CountsJson(verdicts);
   json["findings"] = kernel.findings.size();
   json["findings_waived"] = std::ranges::count_if(
       kernel.findings, [](const ReportedFinding& f) { return !f.waived.empty(); });
+  json["finding_groups"] = GroupsJson(kernel);
   json["idle_waivers"] = kernel.idle_waivers;
   json["notes"] = kernel.notes;
   json["cases"] = CasesRun(kernel);
@@ -100,7 +120,7 @@ Json KernelSummary(const KernelReport& kernel) {
   json["seconds"] = kernel.seconds;
   json["seconds_in_worker"] = kernel.stats.seconds_in_worker;
   json["cases_per_second"] = kernel.seconds > 0 ? cases / kernel.seconds : 0.0;
-  if (kernel.skipped.empty()) json["bins_missing"] = bins.Missing(kernel.contract);
+  if (is_kernel) json["bins_missing"] = bins.Missing(kernel.contract);
   return json;
 }
 
@@ -133,6 +153,7 @@ std::string RunLine(const RunReport& report) {
                {"incomplete", info.incomplete},
                {"held_to", info.held_to},
                {"strict", info.strict},
+               {"open_options", info.open_options},
                {"properties", info.properties},
                {"kernels", std::move(kernels)}});
 }
@@ -154,8 +175,13 @@ std::string FindingLine(const ReportedFinding& reported) {
   if (f.verdict.witness) json["witness"] = WitnessJson(*f.verdict.witness);
   json["call"] = f.verdict.call;
   json["likely_cause"] = f.verdict.likely_cause;
-  json["sizes"] = Sizes(f.smallest.problem);
-  json["case"] = CaseFileText(f);
+  json["other_causes"] = Json::array();
+  for (const OtherCause& other : f.verdict.other_causes) {
+    json["other_causes"].push_back({{"class", other.cause_class}, {"phrase", other.phrase}});
+  }
+  json["calls_before"] = f.before.size();
+  if (reported.case_text.empty()) json["sizes"] = Sizes(f.smallest.problem);
+  json["case"] = CaseFileText(reported);
   json["case_file"] = reported.file;
   json["replay"] = reported.command;
   json["cases_to_first"] = f.cases_to_first;

@@ -82,6 +82,9 @@ Verdict VerdictOf(const Json& json, const Signature& signature) {
   Read(json, "reason", verdict.reason);
   Read(json, "sentence", verdict.sentence);
   verdict.likely_cause = json.value("likely_cause", "");
+  for (const Json& other : json.value("other_causes", Json::array())) {
+    verdict.other_causes.push_back({other.value("class", ""), other.value("phrase", "")});
+  }
   verdict.call = json.value("call", size_t{0});
   if (json.contains("witness")) verdict.witness = WitnessOf(At(json, "witness"));
   return verdict;
@@ -99,6 +102,7 @@ ReportedFinding FindingOf(const Json& json) {
   auto file = ParseToml(Get<std::string>(json, "case"), "case");
   if (!file) throw std::runtime_error(file.error());
   finding.smallest = std::move(file->c);
+  finding.before = std::move(file->before);
   Read(json, "cases_to_first", finding.cases_to_first);
   Read(json, "shrink_steps", finding.shrink_steps);
   Read(json, "confirmed", finding.confirmed);
@@ -176,6 +180,7 @@ void ReadHead(const Json& json, RunReport& report) {
   info.incomplete = json.value("incomplete", false);
   info.held_to = json.value("held_to", "");
   info.strict = json.value("strict", false);
+  info.open_options = json.value("open_options", "");
   info.properties = json.value("properties", std::vector<std::string>());
   for (const Json& kernel : At(json, "kernels")) report.kernels.push_back(KernelOf(kernel));
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <pugixml.hpp>
 
+#include "properties/harness/report/finding_groups.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/ladder.h"
 #include "properties/harness/report/result_text.h"
@@ -56,11 +57,25 @@ std::vector<const ReportedFinding*> FindingsOf(const KernelReport& kernel,
   return own;
 }
 
+// "of one cause with a.b/value/out/scale: ..." of a finding that a group does not show; a line.
+std::string SharedCauseText(const std::vector<FindingGroup>& groups,
+                            const ReportedFinding& reported) {
+  for (const FindingGroup& group : groups) {
+    const Finding& shown = group.shown().finding;
+    if (&group.shown() == &reported || std::ranges::count(group.findings, &reported) == 0) continue;
+    return fmt::format("of one cause with {}: {}\n", ToString(shown.signature),
+                       shown.verdict.likely_cause);
+  }
+  return "";
+}
+
 // One failure element a test, as readers expect; further findings follow in its text.
 void AddFailure(pugi::xml_node test, const std::vector<const ReportedFinding*>& findings,
-                const std::string& reason) {
+                const std::vector<FindingGroup>& groups, const std::string& reason) {
   std::string body;
-  for (const ReportedFinding* reported : findings) body += FindingText(*reported) + "\n";
+  for (const ReportedFinding* reported : findings) {
+    body += SharedCauseText(groups, *reported) + FindingText(*reported) + "\n";
+  }
   AddChild(test, "failure", Name(VerdictKind::kFail),
            findings.empty() ? reason : findings[0]->finding.verdict.sentence, body);
 }
@@ -89,7 +104,8 @@ struct Totals {
   int tests = 0, failures = 0, errors = 0, skipped = 0;
 };
 
-void AddResult(pugi::xml_node suite, const KernelReport& kernel, const PropertyResult& result,
+void AddResult(pugi::xml_node suite, const KernelReport& kernel,
+               const std::vector<FindingGroup>& groups, const PropertyResult& result,
                Totals& totals) {
   pugi::xml_node test = AddTest(suite, kernel, result.property, result.seconds);
   ++totals.tests;
@@ -99,7 +115,7 @@ void AddResult(pugi::xml_node suite, const KernelReport& kernel, const PropertyR
   }
   if (result.verdict == VerdictKind::kFail) {
     ++totals.failures;
-    AddFailure(test, FindingsOf(kernel, result.property), result.reason);
+    AddFailure(test, FindingsOf(kernel, result.property), groups, result.reason);
   } else if (result.verdict == VerdictKind::kInconclusive) {
     ++totals.errors;
     AddChild(test, "error", Name(result.verdict), result.reason,
@@ -113,7 +129,8 @@ void AddResult(pugi::xml_node suite, const KernelReport& kernel, const PropertyR
 }
 
 // Findings under the name of a property that was not asked for still are failures.
-void AddStrayFindings(pugi::xml_node suite, const KernelReport& kernel, Totals& totals) {
+void AddStrayFindings(pugi::xml_node suite, const KernelReport& kernel,
+                      const std::vector<FindingGroup>& groups, Totals& totals) {
   for (const ReportedFinding& reported : kernel.findings) {
     const std::string& property = reported.finding.signature.property;
     const bool has_test =
@@ -122,7 +139,7 @@ void AddStrayFindings(pugi::xml_node suite, const KernelReport& kernel, Totals& 
     if (has_test || IsAside(reported)) continue;
     ++totals.tests;
     ++totals.failures;
-    AddFailure(AddTest(suite, kernel, property, 0), {&reported}, "");
+    AddFailure(AddTest(suite, kernel, property, 0), {&reported}, groups, "");
   }
 }
 
@@ -149,15 +166,19 @@ void AddSuite(pugi::xml_node root, const KernelReport& kernel) {
   Set(suite, "name", kernel.kernel);
   Totals totals;
   const Ladder ladder = LadderOf(kernel);
-  if (kernel.skipped.empty()) AddHead(suite, kernel, ladder);
-  for (const PropertyResult& result : kernel.results) AddResult(suite, kernel, result, totals);
-  AddStrayFindings(suite, kernel, totals);
+  const bool is_kernel = kernel.skipped.empty() && !kernel.is_model;
+  if (is_kernel) AddHead(suite, kernel, ladder);
+  const std::vector<FindingGroup> groups = GroupsOf(kernel);
+  for (const PropertyResult& result : kernel.results) {
+    AddResult(suite, kernel, groups, result, totals);
+  }
+  AddStrayFindings(suite, kernel, groups, totals);
   if (!kernel.skipped.empty()) {
     ++totals.tests;
     ++totals.skipped;
     AddChild(AddTest(suite, kernel, "open", 0), "skipped", "SKIPPED", kernel.skipped, "");
   }
-  if (kernel.skipped.empty()) AddSystemOut(suite, "ladder: " + LadderText(kernel, ladder));
+  if (is_kernel) AddSystemOut(suite, "ladder: " + LadderText(kernel, ladder));
   Set(suite, "tests", std::to_string(totals.tests));
   Set(suite, "failures", std::to_string(totals.failures));
   Set(suite, "errors", std::to_string(totals.errors));

@@ -268,6 +268,7 @@ Rung RungBrokenBy(const Finding& finding) {
 
 Ladder LadderOf(const KernelReport& kernel) {
   Ladder ladder;
+  if (kernel.is_model) return ladder;
   for (size_t i = 0; i < kRungs.size(); ++i) {
     ladder.rungs.push_back(RungEvidence(kernel, static_cast<Rung>(i)).Conclude());
   }
@@ -288,6 +289,7 @@ Ladder LadderOf(const KernelReport& kernel) {
 }
 
 std::string HeldText(const Ladder& ladder) {
+  if (ladder.rungs.empty()) return "no ladder: it is a model";
   std::string text = "no rung";
   if (ladder.held > 0) {
     text = fmt::format(

@@ -48,7 +48,7 @@ std::string_view Name(
 // NaN where a finite value is due, whatever the property is about; else its property's own.
 Rung RungBrokenBy(const Finding& finding);
 
-// Of a kernel that was run. What was not tested never counts as held.
+// Of a kernel that was run. What was not tested never counts as held. Of a model: none, without rungs.
 Ladder LadderOf(const KernelReport& kernel);
 
 // "finite where it must be (3 of 8 rungs)"; "no rung" where the first does not hold. With the number of claims

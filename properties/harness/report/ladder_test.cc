@@ -234,7 +234,7 @@ TEST(Ladder, WhatIsNotPromisedIsSaidWithWhatWasSeen) {
   EXPECT_EQ(StateOf(ladder, Rung::kBatchInvariant), RungState::kNotPromised);
   EXPECT_EQ(ladder.held, static_cast<size_t>(Rung::kDeterministic));
   const std::string text = LadderText(kernel, ladder);
-  EXPECT_THAT(text, HasSubstr("not promised  deterministic: other bits in 4 of 40 cases"));
+  EXPECT_THAT(text, HasSubstr("not promised  deterministic: other bits in 4 of 60 cases"));
   EXPECT_THAT(text, HasSubstr("not promised  batch-invariant: the same bits in all 20 cases"));
 }
 

@@ -116,20 +116,14 @@ std::string Matrix(const RunReport& report, const std::vector<const KernelReport
 }
 
 std::string FindingPart(const FindingGroup& group) {
-  const ReportedFinding& reported = *group.front();
+  const ReportedFinding& reported = group.shown();
   std::string text =
       fmt::format("\n**{}** {}: {}\n\n{}\n\n", Text(MarkOf(reported)),
                   MarkdownText(CleanText(reported.finding.kernel, kLongestName)),
                   MarkdownText(ToString(reported.finding.signature)),
                   MarkdownText(CleanText(reported.finding.verdict.sentence, kLongestLine)));
   if (!reported.waived.empty()) text += "Waived: " + MarkdownText(reported.waived) + "\n\n";
-  if (group.size() > 1) {
-    std::vector<std::string> ids;
-    for (size_t i = 1; i < group.size(); ++i) {
-      ids.push_back(MarkdownText(group[i]->finding.signature.property));
-    }
-    text += fmt::format("{} more in the same way: {}\n\n", ids.size(), fmt::join(ids, ", "));
-  }
+  for (const std::string& line : RestOf(group)) text += MarkdownText(line) + "\n\n";
   text += "<details><summary>The finding whole, with its case</summary>\n\n";
   return text + MarkdownBlock(CleanText(FindingText(reported), kLongestFinding)) + "\n</details>\n";
 }
@@ -141,7 +135,7 @@ std::string Findings(const RunReport& report, size_t room) {
     for (const FindingGroup& group : GroupsOf(kernel)) {
       const std::string part = FindingPart(group);
       if (left_out > 0 || text.size() + part.size() > room) {
-        left_out += group.size();
+        left_out += group.findings.size() + group.unexplained.size();
       } else {
         text += part;
       }
@@ -191,7 +185,8 @@ std::string MarkdownReport(const RunReport& report) {
   text += fmt::format("; attest {}\n\n", Version());
   text += Overview(report) + "\n";
   const auto kernels = KernelsRun(report);
-  if (!kernels.empty()) text += Ladders(kernels) + "\n" + Matrix(report, kernels);
+  if (!kernels.empty() && !kernels.front()->is_model) text += Ladders(kernels) + "\n";
+  if (!kernels.empty()) text += Matrix(report, kernels);
   const size_t room = kLongestReport > text.size() ? kLongestReport - text.size() : 0;
   return text + Findings(report, room);
 }

@@ -42,6 +42,9 @@ std::string Difference(const ReadRun& a, const ReadRun& b) {
   }
   if (one.held_to != two.held_to) return differ("--contract", one.held_to, two.held_to);
   if (one.strict != two.strict) return differ("--strict", one.strict, two.strict);
+  if (one.open_options != two.open_options) {
+    return differ("options", one.open_options, two.open_options);
+  }
   if (one.properties != two.properties) {
     const auto text = [](const std::vector<std::string>& globs) {
       return globs.empty() ? "all" : fmt::format("{}", fmt::join(globs, " "));
@@ -215,6 +218,15 @@ void MergeResult(const PropertyResult& part, const std::string& name, PropertyRe
     facts.cut_short = fmt::format("{}: {}", name, part.reason);
   }
   if (part.verdict == VerdictKind::kInconclusive) facts.first_inconclusive = part.reason;
+  for (const PropertyResult* result : {&part, static_cast<const PropertyResult*>(&whole)}) {
+    // Its failures did not recur, or it had failed.
+    if (result->verdict != VerdictKind::kInconclusive ||
+        !result->cases.contains(VerdictKind::kFail)) {
+      continue;
+    }
+    facts.flaky = result->reason;
+    facts.flaky_failures = 1;
+  }
   AddCounts(part, whole);
   if (out_of_reach) {
     whole.verdict = part.verdict;

@@ -18,11 +18,13 @@ class ProgressLine : public RunObserver {
   void SetKernel(std::string kernel) { kernel_ = std::move(kernel); }
   void OnCase(const Property& property, int64_t done, int64_t of) override;
   void OnShrink(const Property& property, int64_t tries) override;
+  // For properties of models, which are of another type.
+  void OnModelCase(std::string_view property, int64_t done, int64_t of);
   // Wipes the line, so that something else can be printed.
   void Clear();
 
  private:
-  void Show(const Property& property, const std::string& what);
+  void Show(std::string_view property, const std::string& what);
 
   bool is_terminal_;
   bool is_shown_ = false;

@@ -22,6 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNotes = ".attest";
+constexpr const char* kTakenText =
+    "--report {}: another run of attest is at work there: name another folder";
 
 std::string HashOf(std::string_view text) {
   uint64_t hash = text.size();
@@ -55,33 +57,73 @@ ReportFolder::~ReportFolder() {
   if (notes_ >= 0) ::close(notes_);
 }
 
-bool ReportFolder::OpenNotes() {
-  if (notes_ >= 0) return true;
-  const std::string path = (fs::path(path_) / kNotes).string();
-  notes_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-  return notes_ >= 0;
+// Whoever holds the lock on the notes has the folder.
+ReportFolder::Claim ReportFolder::TryToTake(const std::string& path) {
+  const std::string notes = (fs::path(path) / kNotes).string();
+  const int file =
+      ::open(notes.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (file < 0) return Claim::kCannot;
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    const bool is_taken = errno == EWOULDBLOCK;
+    ::close(file);
+    return is_taken ? Claim::kTaken : Claim::kCannot;
+  }
+  notes_ = file;
+  return Claim::kOurs;
 }
 
-void ReportFolder::RemoveOld() {
+// To the name of the next folder, where this run may take another.
+bool ReportFolder::MoveOn() {
+  if (if_taken_ == IfTaken::kRefuse) return false;
+  const std::string end = number_ == 1 ? "" : fmt::format("-{}", number_);
+  path_.resize(path_.size() - end.size());
+  path_ += fmt::format("-{}", ++number_);
+  return true;
+}
+
+tl::expected<void, std::string> ReportFolder::Begin() {
   is_noted_ = true;
   std::error_code ignored;
-  if (!fs::is_directory(path_, ignored) || !OpenNotes()) return;
-  if (::flock(notes_, LOCK_EX | LOCK_NB) == 0) {
-    for (const auto& [name, hash] : NotesIn(path_)) {
-      const fs::path file = fs::path(path_) / name;
-      fs::remove(PartialOf(file.string()), ignored);  // of a run that was killed
-      if (!fs::is_regular_file(fs::symlink_status(file, ignored))) continue;
-      if (HashOf(ReadAll(file)) == hash) fs::remove(file, ignored);
-    }
-    if (::ftruncate(notes_, 0) != 0) return;  // what is noted twice does no harm
+  // Who may not move on must know at once whether the folder is free.
+  if (if_taken_ == IfTaken::kRefuse) fs::create_directories(path_, ignored);
+  while (fs::is_directory(path_, ignored)) {
+    const Claim claim = TryToTake(path_);
+    if (claim == Claim::kOurs) RemoveOld();
+    if (claim != Claim::kTaken) return {};  // what cannot be written is said with the first file
+    if (!MoveOn()) return tl::unexpected(fmt::format(kTakenText, path_));
   }
-  ::flock(notes_, LOCK_SH);
+  return {};
 }
 
-tl::expected<void, std::string> ReportFolder::Note(const std::string& name, std::string_view text) {
-  const bool is_new = notes_ < 0;
-  if (!OpenNotes()) return tl::unexpected(CannotWrite(path_ + "/" + kNotes, errno));
-  if (is_new) ::flock(notes_, LOCK_SH);
+// A folder that was not there when the run began, and is now, is another run's.
+tl::expected<void, std::string> ReportFolder::MakeOurs() {
+  const fs::path parent = fs::path(path_).parent_path();
+  std::error_code error;
+  if (!parent.empty()) fs::create_directories(parent, error);
+  while (!error) {
+    const bool is_new = fs::create_directory(path_, error);
+    if (error) break;
+    const Claim claim = is_new || if_taken_ == IfTaken::kRefuse ? TryToTake(path_) : Claim::kTaken;
+    if (claim == Claim::kOurs) return {};
+    if (claim == Claim::kCannot) return tl::unexpected(CannotWrite(path_ + "/" + kNotes, errno));
+    if (!MoveOn()) return tl::unexpected(fmt::format(kTakenText, path_));
+  }
+  return tl::unexpected(CannotWrite(path_, error.value()));
+}
+
+void ReportFolder::RemoveOld() const {
+  std::error_code ignored;
+  for (const auto& [name, hash] : NotesIn(path_)) {
+    const fs::path file = fs::path(path_) / name;
+    fs::remove(PartialOf(file.string()), ignored);  // of a run that was killed
+    if (!fs::is_regular_file(fs::symlink_status(file, ignored))) continue;
+    if (HashOf(ReadAll(file)) == hash) fs::remove(file, ignored);
+  }
+  [[maybe_unused]] const int kept = ::ftruncate(notes_, 0);  // what is noted twice does no harm
+}
+
+tl::expected<void, std::string> ReportFolder::Note(const std::string& name,
+                                                   std::string_view text) const {
   const std::string note = fmt::format("{} {}\n", HashOf(text), name);
   if (::write(notes_, note.data(), note.size()) == static_cast<ssize_t>(note.size())) return {};
   return tl::unexpected(CannotWrite(path_ + "/" + kNotes, errno));
@@ -100,17 +142,21 @@ void ReportFolder::KeepWhatIsNotOurs(const std::string& name) const {
   fs::rename(file, kept, ignored);
 }
 
-tl::expected<void, std::string> ReportFolder::Write(const std::string& name,
-                                                    std::string_view text) {
+tl::expected<std::string, std::string> ReportFolder::Write(const std::string& name,
+                                                           std::string_view text) {
+  if (is_noted_) {
+    if (auto ours = notes_ < 0 ? MakeOurs() : tl::expected<void, std::string>(); !ours) {
+      return tl::unexpected(ours.error());
+    }
+    KeepWhatIsNotOurs(name);
+    // First the note: a run killed in between leaves one that fits no file, which does no harm.
+    if (auto noted = Note(name, text); !noted) return tl::unexpected(noted.error());
+  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) return tl::unexpected(CannotWrite(path_, error.value()));
-  if (is_noted_) KeepWhatIsNotOurs(name);
-  // First the note: a run killed in between leaves one that fits no file, which does no harm.
-  if (auto done = is_noted_ ? Note(name, text) : tl::expected<void, std::string>(); !done) {
-    return done;
-  }
-  return WriteFile((fs::path(path_) / name).string(), text);
+  const std::string path = (fs::path(path_) / name).string();
+  return WriteFile(path, text).map([&] { return path; });
 }
 
 }  // namespace attest

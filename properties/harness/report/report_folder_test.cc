@@ -49,8 +49,8 @@ class ReportFolderTest : public testing::Test {
 
 TEST_F(ReportFolderTest, ALaterRunTakesAwayWhatAttestWroteAndNothingElse) {
   {
-    ReportFolder first(Folder());
-    first.RemoveOld();
+    ReportFolder first(Folder(), ReportFolder::IfTaken::kTakeNext);
+    ASSERT_TRUE(first.Begin());
     EXPECT_FALSE(std::filesystem::exists(Folder())) << "made with its first file";
     ASSERT_TRUE(first.Write("old.toml", "case\n"));
     ASSERT_TRUE(first.Write("twice.toml", "one\n"));
@@ -64,34 +64,45 @@ TEST_F(ReportFolderTest, ALaterRunTakesAwayWhatAttestWroteAndNothingElse) {
   std::filesystem::remove(Folder() + "/link.toml");
   std::filesystem::create_symlink("mine.toml", Folder() + "/link.toml");
   ReportFolder second(Folder());
-  second.RemoveOld();
+  ASSERT_TRUE(second.Begin());
   EXPECT_THAT(Files(), UnorderedElementsAre("edited.toml", "mine.toml", "link.toml"));
   ASSERT_TRUE(second.Write("new.toml", "case\n"));
   EXPECT_EQ(Files().count("new.toml"), 1u);
 }
 
-TEST_F(ReportFolderTest, NothingIsTakenFromARunThatIsAtWork) {
+TEST_F(ReportFolderTest, AFolderIsOneRunsAtATime) {
   ReportFolder first(Folder());
-  first.RemoveOld();
+  ASSERT_TRUE(first.Begin());
   ASSERT_TRUE(first.Write("first.toml", "case\n"));
-  {
-    ReportFolder second(Folder());
-    second.RemoveOld();
-    ASSERT_TRUE(second.Write("second.toml", "case\n"));
-  }
-  EXPECT_THAT(Files(), UnorderedElementsAre("first.toml", "second.toml"));
+  const auto refused = ReportFolder(Folder()).Begin();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error(), HasSubstr(Folder() + ": another run"));
+  EXPECT_EQ(Get("first.toml"), "case\n");
+}
+
+TEST_F(ReportFolderTest, ARunThatMayTakesTheNextFreeFolder) {
+  const auto next = ReportFolder::IfTaken::kTakeNext;
+  ReportFolder first(Folder(), next), second(Folder(), next), third(Folder(), next);
+  ASSERT_TRUE(first.Begin());
+  ASSERT_TRUE(third.Begin());
+  EXPECT_EQ(first.Write("a.toml", "1"), Folder() + "/a.toml");
+  ASSERT_TRUE(second.Begin()) << "where the folder is there when it begins";
+  EXPECT_EQ(second.Write("a.toml", "2"), Folder() + "-2/a.toml");
+  EXPECT_EQ(third.Write("a.toml", "3"), Folder() + "-3/a.toml") << "where it is not";
+  EXPECT_EQ(third.Write("b.toml", "3"), Folder() + "-3/b.toml");
+  EXPECT_EQ(Get("a.toml"), "1");
 }
 
 TEST_F(ReportFolderTest, WhatAUserHasWrittenIsPutAsideWhereItsNameIsWanted) {
   {
     ReportFolder first(Folder());
-    first.RemoveOld();
+    ASSERT_TRUE(first.Begin());
     ASSERT_TRUE(first.Write("case.toml", "case\n"));
   }
   Put("case.toml", "case\n# mine\n");
   Put("report.md", "my own report");
   ReportFolder second(Folder());
-  second.RemoveOld();
+  ASSERT_TRUE(second.Begin());
   for (const char* text : {"case\n", "case of a smaller size\n"}) {
     ASSERT_TRUE(second.Write("case.toml", text));
   }
@@ -105,23 +116,23 @@ TEST_F(ReportFolderTest, WhatAUserHasWrittenIsPutAsideWhereItsNameIsWanted) {
 TEST_F(ReportFolderTest, WhatANightWroteStays) {
   ASSERT_TRUE(ReportFolder(Folder()).Write("night.toml", "case\n"));
   ReportFolder run(Folder());
-  run.RemoveOld();
+  ASSERT_TRUE(run.Begin());
   EXPECT_THAT(Files(), UnorderedElementsAre("night.toml"));
 }
 
 TEST_F(ReportFolderTest, NotesOnPlacesOutsideTheFolderAreNotFollowed) {
   ReportFolder run(Folder());
-  run.RemoveOld();
+  ASSERT_TRUE(run.Begin());
   ASSERT_TRUE(run.Write("a.toml", "x"));
   const std::filesystem::path notes = Folder() + "/.attest";
   std::string note;
   std::ifstream(notes) >> note;
   std::ofstream(root_ + "/a/mine") << "x";
   std::ofstream(notes, std::ios::app) << note << " ../mine\n";
-  ReportFolder(Folder()).RemoveOld();  // the lock is held
+  EXPECT_FALSE(ReportFolder(Folder()).Begin());
   EXPECT_EQ(Files().count("a.toml"), 1u);
   std::filesystem::copy(Folder(), root_ + "/b");
-  ReportFolder(root_ + "/b").RemoveOld();
+  ASSERT_TRUE(ReportFolder(root_ + "/b").Begin());
   EXPECT_FALSE(std::filesystem::exists(root_ + "/b/a.toml"));
   EXPECT_TRUE(std::filesystem::exists(root_ + "/a/mine"));
 }
@@ -129,7 +140,7 @@ TEST_F(ReportFolderTest, NotesOnPlacesOutsideTheFolderAreNotFollowed) {
 TEST_F(ReportFolderTest, AFolderThatCannotBeMadeIsOneLine) {
   std::ofstream(root_ + "/file") << "x";
   ReportFolder run(root_ + "/file/report");
-  run.RemoveOld();
+  ASSERT_TRUE(run.Begin());
   const auto written = run.Write("a.toml", "x");
   ASSERT_FALSE(written);
   EXPECT_THAT(written.error(), HasSubstr("file/report"));

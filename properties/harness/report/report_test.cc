@@ -1,12 +1,14 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 
-#include "properties/harness/report/feature_note.h"
+#include "properties/harness/report/contract_notes.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/junit.h"
@@ -254,8 +256,7 @@ TEST(Terminal, FindingsOfOneCauseAreOneGroup) {
   kernel.findings = {FindingOn("k", "a.b"), FindingOn("k", "a.c")};
   const std::string text = FindingsText(ReportOf({kernel}));
   EXPECT_THAT(text, HasSubstr("the smallest case:"));
-  EXPECT_THAT(text,
-              HasSubstr("1 more claim fails in the same way, each with a case of its own: a.c"));
+  EXPECT_THAT(text, HasSubstr("1 more finding is like it: a.c"));
   EXPECT_THAT(text, Not(HasSubstr("\x01")));
 }
 
@@ -331,14 +332,14 @@ TEST(WitnessRow, OutsideTheCaseIsNone) {
   EXPECT_FALSE(WitnessRow(p, verdict));
 }
 
-TEST(FeatureNote, ComesOnlyWhereTheContractIsSilentAndItMatters) {
+TEST(ContractNotes, ComeOnlyWhereTheContractIsSilentAndItMatters) {
   const auto note = [](const char* contract, VerdictKind verdict, Cause cause) {
     KernelReport kernel = KernelWith("k", {ResultOf("k", "p", verdict, 1)});
     kernel.identity.contract_json = contract;
     kernel.contract.name = "attest-1";
     kernel.findings = {FindingOn("k", "p")};
     kernel.findings[0].finding.signature.cause = cause;
-    return FeatureNote(kernel);
+    return fmt::format("{}", fmt::join(ContractNotes(kernel), "\n"));
   };
   const char* bare = R"({"dtypes": ["f32"]})";
   const char* named = R"({"contract": "attest-1", "dtypes": ["f32"]})";
@@ -349,6 +350,25 @@ TEST(FeatureNote, ComesOnlyWhereTheContractIsSilentAndItMatters) {
               HasSubstr("promises all those of attest-1: list"));
   EXPECT_EQ(note(named, VerdictKind::kFail, Cause::kValue), "");
   EXPECT_EQ(note(R"({"features": []})", VerdictKind::kUnsupported, Cause::kRefused), "");
+}
+
+TEST(ContractNotes, NameThePromiseThatAFindingRestsOnAndHowToMakeNone) {
+  KernelReport kernel = KernelWith("k", {});
+  kernel.contract.name = "attest-1";
+  for (const char* property :
+       {"padding.poison_in_padded_keys_does_not_matter",
+        "padding.poison_in_padded_values_does_not_matter", "padding.padded_keys_do_not_matter"}) {
+    kernel.findings.push_back(FindingOn("k", property));
+  }
+  kernel.identity.contract_json = R"({"contract": "attest-1", "features": []})";
+  ASSERT_EQ(ContractNotes(kernel).size(), 1u);
+  EXPECT_THAT(
+      ContractNotes(kernel)[0],
+      testing::AllOf(HasSubstr("naming attest-1: poison_safe k:length, poison_safe v:length."),
+                     HasSubstr(R"("poison_safe": [])")));
+  kernel.identity.contract_json =
+      R"({"contract": "attest-1", "features": [], "poison_safe": ["k:length", "v:length"]})";
+  EXPECT_TRUE(ContractNotes(kernel).empty());
 }
 
 }  // namespace

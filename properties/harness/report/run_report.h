@@ -30,6 +30,7 @@ struct RunInfo {
   int64_t shard_count = 1;
   std::string held_to{};  // --contract; empty = each kernel's own
   bool strict = false;
+  std::string open_options{};  // of --deadline, --threads, --contract, --strict: " --threads 3"
   std::vector<std::string> properties{};  // --property; empty = all
   std::string joined{};     // by attest merge, from what: "shards 0, 2 of 3"; empty = one run
   bool incomplete = false;  // of what was joined something is missing: this cannot pass
@@ -51,10 +52,13 @@ struct ReportedFinding {
   std::string found_by{};
   int64_t kernel_cases = 0;
   double kernel_seconds = 0;
+  // Of a model, whose case is none of a kernel: the text of its case file, and lines to look at.
+  std::string case_text{}, picture{};
 };
 
 struct KernelReport {
   std::string kernel;     // as the user named it
+  bool is_model = false;  // it has no ladder, and no kinds of case are counted
   bool optional = false;  // shown, but does not decide the exit code
   std::string skipped;    // why an optional kernel was not run; empty = it was
   KernelIdentity identity;

@@ -36,7 +36,7 @@ std::string Heading(const KernelReport& kernel) {
 std::string Head(const KernelReport& kernel) {
   std::string text = PrintableLine(Heading(kernel)) + "\n";
   if (!kernel.skipped.empty()) return text;
-  text += Indent("ladder: " + LadderText(kernel, LadderOf(kernel)), "  ");
+  if (!kernel.is_model) text += Indent("ladder: " + LadderText(kernel, LadderOf(kernel)), "  ");
   if (const std::string errors = ErrorsText(kernel); !errors.empty()) {
     text += fmt::format("  errors: {}\n", errors);
   }
@@ -124,6 +124,7 @@ std::string IdleRows(const KernelReport& kernel) {
 }
 
 std::string MissingBins(const KernelReport& kernel) {
+  if (kernel.is_model) return "";
   BinCounts all;
   for (const PropertyResult& result : kernel.results) all.Merge(result.bins);
   const std::vector<std::string> missing = all.Missing(kernel.contract);
@@ -166,16 +167,11 @@ std::string Closing(const RunReport& report) {
   return text + "\n";
 }
 
-// The first finding of the group whole, the claims of the others by name: their cases lie beside
-// its own.
+// The finding that shows best whole, the claims of the others by name: their cases lie beside its
+// own.
 std::string GroupText(const FindingGroup& group) {
-  std::string text = FindingText(*group.front());
-  if (group.size() > 1) {
-    std::vector<std::string> ids;
-    for (size_t i = 1; i < group.size(); ++i) ids.push_back(group[i]->finding.signature.property);
-    text += fmt::format("  {} more claim{} in the same way, each with a case of its own: {}\n",
-                        ids.size(), ids.size() == 1 ? " fails" : "s fail", fmt::join(ids, ", "));
-  }
+  std::string text = FindingText(group.shown());
+  for (const std::string& line : RestOf(group)) text += fmt::format("  {}\n", line);
   return Printable(text);
 }
 

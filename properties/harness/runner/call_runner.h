@@ -39,7 +39,8 @@ class SessionRunner : public CallRunner {
 
 // As RunCase with a session.
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   CallRunner& runner, const CauseFilter& wants_cause = {});
+                   CallRunner& runner, const CauseFilter& wants_cause = {},
+                   bool every_cause = false);
 
 }  // namespace attest
 

@@ -14,14 +14,20 @@ int64_t Count(const PropertyResult& result, VerdictKind kind) {
   return found == result.cases.end() ? 0 : found->second;
 }
 
-// The first finding under the property's own name, or nullptr.
-const Finding* OwnFinding(const PropertyResult& result, VerdictKind kind) {
+// The first failure found under the property's own name, or nullptr.
+const Finding* OwnFinding(const PropertyResult& result) {
   for (const Finding& finding : result.findings) {
-    if (finding.signature.property == result.property && finding.verdict.kind == kind) {
+    if (finding.signature.property == result.property &&
+        finding.verdict.kind == VerdictKind::kFail) {
       return &finding;
     }
   }
   return nullptr;
+}
+
+std::string FlakyText(const RunFacts& facts) {
+  if (facts.flaky_failures == 1) return facts.flaky;
+  return fmt::format("{}; and {} more like it", facts.flaky, facts.flaky_failures - 1);
 }
 
 // "bits in 12 cases, statistics in 3".
@@ -45,13 +51,11 @@ std::string GaveUp(const RunFacts& facts, const PropertyResult& result) {
 }
 
 std::pair<VerdictKind, std::string> Decide(const RunFacts& facts, const PropertyResult& result) {
-  if (const Finding* failed = OwnFinding(result, VerdictKind::kFail)) {
+  if (const Finding* failed = OwnFinding(result)) {
     return {VerdictKind::kFail, failed->verdict.reason.empty() ? facts.cut_short  // intermittent
                                                                : failed->verdict.reason};
   }
-  if (const Finding* flaky = OwnFinding(result, VerdictKind::kInconclusive)) {
-    return {VerdictKind::kInconclusive, flaky->verdict.reason};
-  }
+  if (facts.flaky_failures > 0) return {VerdictKind::kInconclusive, FlakyText(facts)};
   // Failing cases without a finding have a signature that was reported before.
   if (Count(result, VerdictKind::kFail) > 0) return {VerdictKind::kFail, facts.cut_short};
   if (!facts.cut_short.empty()) return {VerdictKind::kInconclusive, facts.cut_short};

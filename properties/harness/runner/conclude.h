@@ -15,12 +15,14 @@ struct RunFacts {
   std::string cut_short;  // why the run ended before its plan did; empty = it did not
   bool gave_up = false;   // too few of the cases drawn said anything
   std::string first_inconclusive;
+  std::string flaky;  // what became of the first failure that did not recur and is no finding
+  int64_t flaky_failures = 0;  // how many such were looked into
   std::map<std::string, int64_t> not_applicable_reasons;
 };
 
 // Sets result.verdict and result.reason, by the first line that applies:
 //   FAIL          some finding of this property failed
-//   INCONCLUSIVE  cut short; a flaky finding; no case applied; no row decided; too few cases applied
+//   INCONCLUSIVE  a flaky failure; cut short; no case applied; no row decided; too few cases applied
 //   UNSUPPORTED   every case that applied was unsupported: the commonest reason
 //   INCONCLUSIVE  some case was, and none passed
 //   MARGINAL      some case was

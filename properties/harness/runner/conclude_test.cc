@@ -96,13 +96,20 @@ TEST(Conclude, AFindingUnderAnotherNameLeavesThisPropertyAlone) {
   EXPECT_EQ(Concluded(result), VerdictKind::kPass);
 }
 
-TEST(Conclude, AFlakyFindingIsInconclusiveWithItsCounts) {
+TEST(Conclude, AFlakyFailureIsNoFindingAndIsSaidOnceWithItsCounts) {
   PropertyResult result = ResultWith({{VerdictKind::kPass, 3}, {VerdictKind::kFail, 1}});
-  result.findings = {FindingOf(kProperty, VerdictKind::kInconclusive)};
-  result.findings[0].verdict.reason = "flaky: failed in 1 of 20 runs";
-  Conclude({}, result);
+  RunFacts facts;
+  facts.flaky = "flaky: failed in 1 of 20 runs";
+  facts.flaky_failures = 1;
+  Conclude(facts, result);
   EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
   EXPECT_EQ(result.reason, "flaky: failed in 1 of 20 runs");
+  facts.flaky_failures = 3;
+  Conclude(facts, result);
+  EXPECT_EQ(result.reason, "flaky: failed in 1 of 20 runs; and 2 more like it");
+  result.findings = {FindingOf(kProperty, VerdictKind::kFail)};
+  Conclude(facts, result);
+  EXPECT_EQ(result.verdict, VerdictKind::kFail);
 }
 
 TEST(Conclude, AnIntermittentFailureSaysHowOften) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/runner/calls_before.h"
 #include "properties/harness/runner/rapidcheck_driver.h"
 #include "properties/harness/runner/run_case.h"
 #include "properties/harness/runner/run_property.h"
@@ -15,6 +16,13 @@ using Clock = std::chrono::steady_clock;
 
 // Hangs are shrunk hurriedly, and no longer than this: each candidate that hangs costs a deadline and a worker.
 constexpr std::chrono::seconds kHangShrinkTime{5};
+
+// What asking fresh kernels may cost a session: a worker in C++ starts in milliseconds, one in Python in a second.
+constexpr double kMostSecondsRefreshing = 10;
+// Tries on fresh kernels while the calls before a case are sought and made smaller.
+constexpr int64_t kSequenceTries = 200;
+
+constexpr std::string_view kCallBefore = "call-before";
 
 // One failure, followed from case to case. The same failure is one with the same property, cause,
 // output and class; as long as no class is known any will do, for some show on some sizes only, and
@@ -57,11 +65,52 @@ class FailureProbe {
     verdict_ = failure.verdict;
   }
 
+  // Likewise behind other calls, all of it on a fresh kernel; signature() and verdict() are then of that failure.
+  bool RecursBehind(const std::vector<Case>& before, const Case& c, bool names_cause = false) {
+    session_.Refresh();
+    MakeCalls(before, contract_, session_);
+    Signature any_class = signature_;
+    any_class.cause_class.clear();
+    auto failure = Run(c, any_class, names_cause);
+    if (!failure) return false;
+    signature_ = std::move(failure->signature);
+    verdict_ = std::move(failure->verdict);
+    return true;
+  }
+
+  // Whether the failure, of a claim about several calls or of one, is of a call that is right when it is made alone.
+  // The case has just failed on a fresh kernel.
+  bool NeedsItsOwnCallsBefore(const Case& c) {
+    session_.Refresh();
+    const CaseResult all = RunCase(property_, c, contract_, session_, WantsNoCause);
+    for (const Failure& failure : all.failures) {
+      const Property* named = FindProperty(failure.signature.property);
+      if (failure.before.empty() || named == nullptr || named == &property_) continue;
+      session_.Refresh();
+      return RunCase(*named, failure.c, contract_, session_, WantsNoCause).failures.empty();
+    }
+    return false;
+  }
+
+  // All causes that fit the case, beside the one that it has.
+  std::vector<OtherCause> OtherCauses(const Case& c) {
+    CaseResult result = RunCase(property_, c, contract_, session_, {}, /*every_cause=*/true);
+    for (Failure& failure : result.failures) {
+      if (failure.signature == signature_) return std::move(failure.verdict.other_causes);
+    }
+    return {};
+  }
+
   bool interrupted() const { return session_.interrupted(); }
+  bool CanRefresh() const {
+    return !interrupted() && session_.stats().seconds_refreshing < kMostSecondsRefreshing;
+  }
   const Signature& signature() const { return signature_; }
   const Verdict& verdict() const { return verdict_; }
 
  private:
+  static bool WantsNoCause(const Signature&) { return false; }
+
   std::optional<Failure> Run(const Case& c, const Signature& pattern, bool needs_class) {
     CaseResult result = RunCase(property_, c, contract_, session_, [&](const Signature& signature) {
       Signature any_class = pattern;
@@ -161,16 +210,107 @@ void JudgeRecurrence(const Property& property, Finding& finding) {
   verdict.sentence += fmt::format(" ({})", verdict.reason);
 }
 
+// What only calls before it explain has no other cause, whatever the rows look like. `calls` says which.
+void BlameCalls(std::string_view calls, Finding& finding) {
+  Verdict& verdict = finding.verdict;
+  const std::string tail = "; " + verdict.likely_cause;
+  const size_t at = verdict.likely_cause.empty() ? std::string::npos : verdict.sentence.rfind(tail);
+  if (at != std::string::npos) verdict.sentence.erase(at, tail.size());
+  verdict.likely_cause = fmt::format(
+      "it depends on {}, of which the kernel keeps something: alone on a fresh kernel it is right",
+      calls);
+  verdict.cause_class = finding.signature.cause_class = kCallBefore;
+  verdict.other_causes.clear();
+  verdict.sentence += "; " + verdict.likely_cause;
+}
+
+// The calls before it that the failure needs, put together again from those that were made when it was met; as it fails
+// behind them. nullopt where they do not make it fail each time.
+std::optional<Finding> BehindCallsBefore(const Failure& met, FailureProbe& probe,
+                                         const RunOptions& options, Finding finding) {
+  const auto end = Clock::now() + options.shrink_time / 2;
+  probe.Follow(met);
+  const FailsFresh fails = [&](const CallSequence& sequence) {
+    if (IsOver(options) || Clock::now() >= end || !probe.CanRefresh()) return false;
+    return probe.RecursBehind(sequence.before, sequence.c);
+  };
+  const auto sequence = SmallestSequence({met.before, met.c}, fails, kSequenceTries);
+  if (!sequence) return std::nullopt;
+  finding.smallest = sequence->c;
+  finding.before = sequence->before;
+  finding.confirmations = std::max(1, options.confirmations);
+  finding.confirmed = 0;
+  for (int i = 0; i < finding.confirmations; ++i) {
+    const bool recurs =
+        probe.RecursBehind(finding.before, finding.smallest, finding.before.empty());
+    finding.confirmed += recurs ? 1 : 0;
+  }
+  if (finding.confirmed < finding.confirmations) return std::nullopt;
+  finding.signature = probe.signature();
+  finding.verdict = probe.verdict();
+  if (!finding.before.empty()) {
+    BlameCalls(finding.before.size() == 1 ? "the call before it" : "the calls before it", finding);
+  }
+  return finding;
+}
+
+// Whether the failure depends on calls before it, and on which. A case that fails alone on a fresh kernel needs none but
+// its own.
+void FollowCallsBefore(const Failure& met, FailureProbe& probe, const RunOptions& options,
+                       Finding& finding) {
+  const bool is_lasting = finding.confirmed > 0 && finding.confirmed == finding.confirmations;
+  bool fails_alone = is_lasting && probe.RecursBehind({}, finding.smallest);
+  if (!fails_alone) {
+    auto behind = BehindCallsBefore(met, probe, options, finding);
+    fails_alone = behind && behind->before.empty();
+    if (behind) {
+      finding = *std::move(behind);
+    } else if (is_lasting && !probe.interrupted()) {
+      BlameCalls("calls before it that are not known", finding);
+    }
+  }
+  if (fails_alone && probe.NeedsItsOwnCallsBefore(finding.smallest)) {
+    BlameCalls("the call before it", finding);
+  }
+}
+
+// Whether calls before it may be the reason that the failure recurs, or does not.
+bool MayNeedCallsBefore(const Finding& finding, const FailureProbe& probe) {
+  const Cause cause = finding.signature.cause;
+  const bool is_of_a_value = cause == Cause::kValue || cause == Cause::kNan || cause == Cause::kInf;
+  return is_of_a_value && probe.CanRefresh();
+}
+
+Finding Started(const Failure& failure, const KernelSession& session) {
+  Finding finding;
+  finding.kernel = session.spec().text;
+  finding.smallest = failure.c;
+  finding.signature = failure.signature;
+  finding.verdict = failure.verdict;
+  return finding;
+}
+
+// Two calls that differ now and then: nothing that shrinking could follow. nullopt where they differ each time.
+std::optional<Finding> Flaky(const Property& property, const Failure& failure, FailureProbe& probe,
+                             const RunOptions& options, const KernelSession& session) {
+  if (!ComparesCalls(property, failure.verdict)) return std::nullopt;
+  Finding finding = Started(failure, session);
+  Confirm(probe, options, finding);
+  JudgeRecurrence(property, finding);
+  if (finding.verdict.kind == VerdictKind::kFail) return std::nullopt;
+  return finding;
+}
+
 }  // namespace
 
 Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
                     KernelSession& session, const RunOptions& options, RunObserver& observer) {
   FailureProbe probe(property, failure, contract, session, options);
+  if (auto flaky = Flaky(property, failure, probe, options, session)) return *std::move(flaky);
   session.SetHurried(failure.signature.cause == Cause::kHang);
   ShrunkCase shrunk = ShrinkFailure(property, failure.c, probe, options, observer);
   session.SetHurried(false);
-  Finding finding;
-  finding.kernel = session.spec().text;
+  Finding finding = Started(failure, session);
   finding.smallest = std::move(shrunk.smallest);
   finding.shrink_steps = shrunk.tries;
   Confirm(probe, options, finding);
@@ -184,6 +324,10 @@ Finding MakeFinding(const Property& property, const Failure& failure, const Cont
   }
   finding.signature = probe.signature();
   finding.verdict = probe.verdict();
+  if (finding.confirmed > 0 && !finding.verdict.likely_cause.empty()) {
+    finding.verdict.other_causes = probe.OtherCauses(finding.smallest);
+  }
+  if (MayNeedCallsBefore(finding, probe)) FollowCallsBefore(failure, probe, options, finding);
   finding.derived = DerivedAtFault(property, finding.smallest, contract, finding.verdict);
   JudgeRecurrence(property, finding);
   return finding;

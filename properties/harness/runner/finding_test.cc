@@ -109,6 +109,93 @@ TEST(MakeFinding, OneThatRecursEachTimeIsRunNoMoreThanAsked) {
   EXPECT_EQ(finding.verdict.reason, "");
 }
 
+// Two items of two keys each, of which item n sees lengths[n].
+Case WithLengths(std::vector<int64_t> lengths) {
+  Case c = PlainCase();
+  c.problem.causal = false;
+  c.problem.batch = 2;
+  c.problem.q_len = c.problem.kv_len = 2;
+  c.problem.key_lengths = std::move(lengths);
+  c.recipe.values = ValueFamily::kNormal;
+  return c;
+}
+
+Finding FindingBehind(const std::string& kernel, const Case& c, std::vector<Case> before) {
+  Opened opened = Open(kernel);
+  if (!opened.session) return {};
+  const Property& property = *FindProperty("equivalence.matches_reference");
+  MakeCalls(before, opened.contract, *opened.session);
+  const CaseResult met = RunCase(property, c, opened.contract, *opened.session);
+  EXPECT_EQ(met.verdict.kind, VerdictKind::kFail);
+  if (met.failures.empty()) return {};
+  Failure failure = met.failures.front();
+  failure.before = std::move(before);
+  RunObserver observer;
+  return MakeFinding(property, failure, opened.contract, *opened.session, {}, observer);
+}
+
+// What is kept from one call to the next shows in no call alone.
+TEST(MakeFinding, AFailureThatNeedsACallBeforeItKeepsThatCall) {
+  const Finding finding = FindingBehind("mutant:lengths-of-last-call", WithLengths({1, 1}),
+                                        {PlainCase(), WithLengths({1, 2}), WithLengths({2, 2})});
+  EXPECT_EQ(finding.verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(finding.before.size(), 1u);
+  EXPECT_EQ(finding.confirmed, finding.confirmations);
+  EXPECT_EQ(finding.signature.cause_class, "call-before");
+  EXPECT_THAT(finding.verdict.sentence, testing::HasSubstr("it depends on the call before it"));
+  EXPECT_EQ(finding.smallest.problem.batch, 1);
+  Opened opened = Open("mutant:lengths-of-last-call");
+  ASSERT_TRUE(opened.session);
+  const Property& property = *FindProperty("equivalence.matches_reference");
+  const auto kind = [&] {
+    return RunCase(property, finding.smallest, opened.contract, *opened.session).verdict.kind;
+  };
+  EXPECT_EQ(kind(), VerdictKind::kPass) << "alone";
+  opened.session->Refresh();
+  MakeCalls(finding.before, opened.contract, *opened.session);
+  EXPECT_EQ(kind(), VerdictKind::kFail) << "behind the call";
+}
+
+TEST(MakeFinding, WhereTheCallsBeforeAreNotKnownItSaysThatItDependsOnThem) {
+  const std::string kernel = "mutant:lengths-of-last-call";
+  Opened opened = Open(kernel);
+  ASSERT_TRUE(opened.session);
+  const Property& property = *FindProperty("equivalence.matches_reference");
+  MakeCalls({WithLengths({2, 2})}, opened.contract, *opened.session);
+  const CaseResult met = RunCase(property, WithLengths({1, 1}), opened.contract, *opened.session);
+  ASSERT_FALSE(met.failures.empty());
+  RunOptions options;
+  options.shrink_budget = 0;
+  RunObserver observer;
+  const Finding finding = MakeFinding(property, met.failures.front(), opened.contract,
+                                      *opened.session, options, observer);
+  EXPECT_TRUE(finding.before.empty());
+  EXPECT_EQ(finding.signature.cause_class, "call-before");
+  EXPECT_THAT(finding.verdict.sentence, testing::HasSubstr("calls before it that are not known"));
+}
+
+TEST(MakeFinding, AnOrdinaryFailureKeepsNoCalls) {
+  const Finding finding =
+      FindingBehind("mutant:zeros", PlainCase(), {PlainCase(), WithLengths({1, 2})});
+  EXPECT_TRUE(finding.before.empty());
+  EXPECT_NE(finding.signature.cause_class, "call-before");
+}
+
+TEST(RunProperty, WhatIsFlakyIsSaidOnceAndIsNoFinding) {
+  Opened opened = Open(Flaky("bits"));
+  ASSERT_TRUE(opened.session);
+  RunOptions options;
+  options.plan.cases_per_property = 40;
+  RunObserver observer;
+  const PropertyResult result = RunProperty(*FindProperty("causal.flag_equals_explicit_triangle"),
+                                            opened.contract, *opened.session, options, observer);
+  for (const Finding& finding : result.findings) {
+    EXPECT_NE(finding.signature.property, result.property) << finding.verdict.sentence;
+  }
+  EXPECT_EQ(result.verdict, VerdictKind::kInconclusive);
+  EXPECT_THAT(result.reason, testing::StartsWith("flaky: failed in "));
+}
+
 TEST(RunProperty, SignaturesKnownBeforeAreCountedAndNotReportedAgain) {
   const Property& property = *FindProperty("equivalence.matches_reference");
   Opened opened = Open("mutant:zeros");

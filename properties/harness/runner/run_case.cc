@@ -6,6 +6,7 @@
 
 #include "properties/harness/case/equal.h"
 #include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/fault_cause.h"
 #include "properties/harness/lower/lower.h"
 #include "properties/harness/runner/call_runner.h"
 
@@ -20,40 +21,6 @@ Verdict OfKind(VerdictKind kind, std::string reason) {
   v.kind = kind;
   v.reason = std::move(reason);
   return v;
-}
-
-Cause CauseOfFault(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::kReadFault:
-      return Cause::kReadFault;
-    case FaultKind::kWriteFault:
-      return Cause::kWriteFault;
-    case FaultKind::kInputChanged:
-      return Cause::kInputChanged;
-    case FaultKind::kStrayWrite:
-      return Cause::kStrayWrite;
-    case FaultKind::kUnwritten:
-      return Cause::kUnwritten;
-    case FaultKind::kCrash:
-      return Cause::kCrash;
-    case FaultKind::kExit:
-      return Cause::kExit;
-    case FaultKind::kHang:
-      return Cause::kHang;
-    case FaultKind::kMemoryLimit:
-      return Cause::kMemoryLimit;
-    case FaultKind::kFloatEnvironment:
-      return Cause::kFloatEnvironment;
-    case FaultKind::kProtocol:
-      return Cause::kProtocol;
-    case FaultKind::kLeftProcess:
-      return Cause::kLeftProcess;
-    case FaultKind::kLateWrite:
-      return Cause::kLateWrite;
-    case FaultKind::kLeak:
-      return Cause::kLeak;
-  }
-  return Cause::kProtocol;
 }
 
 Verdict FailWith(Cause cause, std::string sentence) {
@@ -107,7 +74,7 @@ std::optional<Unable> WhyUnable(const Derived& derived, CallRunner& runner) {
 // The outcome of every case; those of one setting are run together, settings in the order in which they
 // are met.
 tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
-                                                  const std::vector<Lowered>& lowered,
+                                                  std::vector<Lowered>& lowered,
                                                   const Contract& contract, CallRunner& runner) {
   const size_t count = derived.cases.size();
   std::vector<Outcome> outcomes(count);
@@ -120,12 +87,13 @@ tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
     for (size_t i = first; i < count; ++i) {
       if (!(SettingOf(derived, i) == setting)) continue;
       owners.push_back(i);
-      calls.push_back(lowered[i].call);
+      calls.push_back(std::move(lowered[i].call));
     }
     const auto results = runner.Run(setting, calls);
     if (!results) return tl::unexpected(results.error());
     for (size_t n = 0; n < owners.size(); ++n) {
       const size_t i = owners[n];
+      lowered[i].call = std::move(calls[n]);
       outcomes[i] = Lift(derived.cases[i], contract, lowered[i], (*results)[n]);
       done[i] = true;
     }
@@ -147,6 +115,24 @@ std::function<bool(const Verdict&)> Under(std::string_view property, const Cause
   return [=](const Verdict& verdict) { return wants(SignatureOf(property, verdict)); };
 }
 
+// The first `count` cases, without those that are run in an unusual way: by another kernel or beside others.
+std::vector<Case> CallsBefore(const Derived& derived, size_t count) {
+  std::vector<Case> calls;
+  for (size_t i = 0; i < count; ++i) {
+    if (SettingOf(derived, i).is_usual()) calls.push_back(derived.cases[i]);
+  }
+  return calls;
+}
+
+// All of them, moved out of `derived`: copies would cost as much as a small case's kernel.
+std::vector<Case> TakeCalls(Derived& derived) {
+  std::vector<Case> calls;
+  for (size_t i = 0; i < derived.cases.size(); ++i) {
+    if (SettingOf(derived, i).is_usual()) calls.push_back(std::move(derived.cases[i]));
+  }
+  return calls;
+}
+
 // Derived cases are cases like any other: each must match the reference too. But for those that were
 // run in an unusual way, where alone they would show nothing.
 void JudgeDerived(const Property& property, const Derived& derived, const Evidence& evidence,
@@ -157,6 +143,7 @@ void JudgeDerived(const Property& property, const Derived& derived, const Eviden
     Verdict verdict = MatchesReference(evidence, i, "it does not match the reference");
     if (verdict.kind == VerdictKind::kFail) {
       result.failures.push_back(FailureOf(kEquivalence, evidence.cases[i], std::move(verdict)));
+      result.failures.back().before = CallsBefore(derived, i);
       return;
     }
   }
@@ -251,24 +238,28 @@ KernelSession* SessionAtFault(const Property& property, const Case& c, const Con
   const Derived derived = property.derive(c, contract);
   if (!verdict.witness || verdict.call >= derived.cases.size()) return &session;
   const CallSetting setting = SettingOf(derived, verdict.call);
-  if (setting.at_once) return nullptr;
   return setting.threads == 0 ? &session : session.WithThreads(setting.threads).value_or(nullptr);
 }
 
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   KernelSession& session, const CauseFilter& wants_cause) {
+                   KernelSession& session, const CauseFilter& wants_cause, bool every_cause) {
   SessionRunner runner(session);
-  return RunCase(property, c, contract, runner, wants_cause);
+  return RunCase(property, c, contract, runner, wants_cause, every_cause);
+}
+
+void MakeCalls(const std::vector<Case>& before, const Contract& contract, KernelSession& session) {
+  const Property* plain = FindProperty(kAcceptance);  // one call, and nothing to compare it with
+  for (const Case& c : before) RunCase(*plain, c, contract, session);
 }
 
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   CallRunner& runner, const CauseFilter& wants_cause) {
+                   CallRunner& runner, const CauseFilter& wants_cause, bool every_cause) {
   CaseResult result;
   if (std::string reason = property.unsupported(contract); !reason.empty()) {
     result.verdict = OfKind(VerdictKind::kUnsupported, std::move(reason));
     return result;
   }
-  const Derived derived = property.derive(c, contract);
+  Derived derived = property.derive(c, contract);
   if (!derived.not_applicable.empty()) {
     result.applied = false;
     result.verdict = OfKind(VerdictKind::kInconclusive, derived.not_applicable);
@@ -279,7 +270,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
     return result;
   }
   Oracle oracle(derived.cases, contract);
-  const auto lowered = LowerAll(derived.cases, contract, oracle);
+  auto lowered = LowerAll(derived.cases, contract, oracle);
   if (!lowered) {
     result.verdict = OfKind(VerdictKind::kUnsupported, lowered.error().reason);
     return result;
@@ -294,7 +285,8 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   if (auto verdict = JudgeStatuses(derived, *outcomes)) {
     result.verdict = std::move(*verdict);
   } else {
-    Evidence evidence{contract, derived.cases, *outcomes, oracle, Under(property.id, wants_cause)};
+    Evidence evidence{contract,   derived.cases, *outcomes, oracle, Under(property.id, wants_cause),
+                      every_cause};
     runner.OnEvidence(evidence);
     result.verdict = property.judge(evidence);
     evidence.wants_cause = Under(kEquivalence, wants_cause);
@@ -306,6 +298,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   } else if (result.verdict.kind == VerdictKind::kFail) {
     result.failures.insert(result.failures.begin(), FailureOf(property.id, c, result.verdict));
   }
+  result.called = TakeCalls(derived);
   return result;
 }
 

@@ -20,6 +20,8 @@ struct Failure {
   Signature signature;
   Case c;
   Verdict verdict;
+  std::vector<Case>
+      before{};  // calls made before it on the same kernel, as far as known, the last one last
 };
 
 struct CaseResult {
@@ -29,6 +31,7 @@ struct CaseResult {
   // (signature equivalence.matches_reference).
   std::vector<Failure> failures;
   int64_t calls = 0;
+  std::vector<Case> called{};  // the calls in the usual setting, in order
 };
 
 // The case that the verdict's witness is from, where the property has derived it from `c`; nullopt
@@ -37,8 +40,8 @@ std::optional<Case> DerivedAtFault(const Property& property, const Case& c,
                                    const Contract& contract, const Verdict& verdict);
 
 // The session in which that case, run alone, can give the verdict's value again: `session`, or its
-// sibling with the threads of the call at fault. nullptr where the call was made beside others, or no
-// such kernel can be had.
+// sibling with the threads of the call at fault. A call that was made beside others is alone there, and may
+// be right. nullptr where no such kernel can be had.
 KernelSession* SessionAtFault(const Property& property, const Case& c, const Contract& contract,
                               const Verdict& verdict, KernelSession& session);
 
@@ -46,9 +49,13 @@ KernelSession* SessionAtFault(const Property& property, const Case& c, const Con
 // case; asked with a signature that has no class yet. Empty = all.
 using CauseFilter = std::function<bool(const Signature&)>;
 
-// `c` must be valid.
+// `c` must be valid. With `every_cause` failures name all causes that fit, not only the best.
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   KernelSession& session, const CauseFilter& wants_cause = {});
+                   KernelSession& session, const CauseFilter& wants_cause = {},
+                   bool every_cause = false);
+
+// Makes the calls of a case file's [[before]], or a finding's, whatever comes of them.
+void MakeCalls(const std::vector<Case>& before, const Contract& contract, KernelSession& session);
 
 }  // namespace attest
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -27,6 +28,9 @@ uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
 int64_t ShardCases(int64_t cases, const RunOptions& options) {
   return (cases - options.shard_index + options.shard_count - 1) / options.shard_count;
 }
+
+// Calls kept for failures that need calls before them: a kernel remembers the last one or some.
+constexpr size_t kCallsKept = 24;
 
 // A failure to be looked into.
 struct Pending {
@@ -138,11 +142,26 @@ class PropertyRun::Search {
     // What was being waited for says nothing.
     if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
+    for (Failure& failure : result.failures) RememberBefore(failure);
+    Remember(std::move(result.called));
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);
     for (Failure& failure : result.failures) Consider(std::move(failure));
     if (!pending_.empty() || hangs_ >= options_.max_hangs || DiesSlowly()) return Answer::kStop;
     return says_something ? Answer::kHolds : Answer::kSaysNothing;
+  }
+
+  void Remember(std::vector<Case> called) {
+    std::deque<Case>& all = *options_.called;
+    std::ranges::move(called, std::back_inserter(all));
+    if (all.size() > kCallsKept) {
+      all.erase(all.begin(), all.end() - static_cast<int64_t>(kCallsKept));
+    }
+  }
+
+  // Puts what was called before this case before what was called in it.
+  void RememberBefore(Failure& failure) const {
+    failure.before.insert(failure.before.begin(), options_.called->begin(), options_.called->end());
   }
 
   // A restart is the mark of a death, whatever its cause; what it costs is waited for in the session.
@@ -273,11 +292,20 @@ class PropertyRun::Search {
     const Failure& failure = pending.failure;
     Finding finding =
         MakeFinding(NamedBy(failure), failure, contract_, session_, options_, observer_);
-    // A smaller case may have shown its class.
-    known_.at(pending.waived ? 1 : 0).insert(finding.signature);
+    options_.called->clear();  // the session has seen other calls since
+    if (finding.verdict.kind == VerdictKind::kInconclusive) return NoteFlaky(finding);
+    // A smaller case may have shown its class, and it may be one that is reported.
+    const bool is_new = known_.at(pending.waived ? 1 : 0).insert(finding.signature).second;
+    if (!is_new && finding.signature != failure.signature) return;
     finding.cases_to_first = result_.cases_run();
     observer_.OnFinding(finding);
     result_.findings.push_back(std::move(finding));
+  }
+
+  // A failure that need be none: said once, and no finding.
+  void NoteFlaky(const Finding& finding) {
+    if (finding.signature.property != property_.id) return;
+    if (facts_.flaky_failures++ == 0) facts_.flaky = finding.verdict.reason;
   }
 
   // Where no finding is wanted. A failure that does not recur is no failure, as in a finding.

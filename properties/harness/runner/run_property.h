@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -67,6 +68,8 @@ struct RunOptions {
   // Signatures reported already: counted, but not shrunk and reported again.
   std::set<Signature> known;
   std::set<Signature> known_waived;
+  // The last calls made on the session, in order, kept by every property that runs on it: a failure may need them.
+  std::shared_ptr<std::deque<Case>> called = std::make_shared<std::deque<Case>>();
   const std::atomic<bool>* stop = nullptr;  // set from outside: finish with what is there
   GeneratorOptions generator;
 };
@@ -146,7 +149,10 @@ PropertyResult RunProperty(const Property& property, const Contract& contract,
 // wrong once is wrong. Two are INCONCLUSIVE: a call that was late and in no rerun again ("slow
 // once"), for the machine may have been busy; and two calls that differed in bits ("flaky: failed
 // in 3 of 20 runs"), for a kernel that does not repeat itself need not break the relation, unless
-// it is repeating itself that the property is about.
+// it is repeating itself that the property is about. Such calls are not shrunk.
+//
+// What fails and does not fail on a fresh kernel depends on calls before it: where failure.before holds
+// those that it needs, the finding keeps them.
 Finding MakeFinding(const Property& property, const Failure& failure, const Contract& contract,
                     KernelSession& session, const RunOptions& options, RunObserver& observer);
 

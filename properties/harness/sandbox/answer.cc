@@ -6,6 +6,7 @@
 #include <attest/kernel.h>
 #include <fmt/format.h>
 
+#include "properties/harness/sandbox/fault_words.h"
 #include "properties/harness/sandbox/inspect.h"
 
 namespace attest {
@@ -55,6 +56,14 @@ CallResult Judge(const Arena& arena, const PlacedCall& placed, const CallReply& 
   result.status = *status;
   result.message = reply.message;
   result.fault = FindChangedInput(arena, placed);
+  if (!result.fault && reply.changed_role != 0) {
+    const auto role = static_cast<int32_t>(reply.changed_role);
+    result.fault = Fault{FaultKind::kInputChanged,
+                         role,
+                         {},
+                         0,
+                         fmt::format("changed {}, an input of its backward pass", RoleName(role))};
+  }
   if (!result.fault) result.fault = FindStrayWrite(arena, placed);
   if (!result.fault && !reply.float_environment.empty())
     result.fault = Fault{FaultKind::kFloatEnvironment,

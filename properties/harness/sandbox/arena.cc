@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -93,8 +94,9 @@ tl::expected<bool, std::string> Arena::Fit(std::span<const Call* const> calls) {
   for (const Call* call : calls) RaiseNeeds(*call, page_, &inputs, &outputs);
   const bool inputs_changed = Adapt(inputs, &input_bytes_);
   const bool outputs_changed = Adapt(outputs, &output_bytes_);
-  if (!inputs_changed && !outputs_changed && frames_ > 0) return false;
-  LayOut();
+  const bool has_frames = frames_ > 0 && frames_ >= std::min(calls.size(), most_frames_);
+  if (!inputs_changed && !outputs_changed && has_frames) return false;
+  LayOut(calls.size());
   const uint64_t needed = slots_.empty() ? page_ : slots_.back().offset + slots_.back().bytes;
   if (auto resized = Resize(needed); !resized) {
     frames_ = 0;  // the next call of Fit starts afresh
@@ -105,11 +107,13 @@ tl::expected<bool, std::string> Arena::Fit(std::span<const Call* const> calls) {
   return true;
 }
 
-void Arena::LayOut() {
+void Arena::LayOut(size_t calls) {
   uint64_t frame_bytes = page_;
   for (const uint64_t bytes : input_bytes_) frame_bytes += bytes;
   for (const uint64_t bytes : output_bytes_) frame_bytes += bytes;
-  frames_ = std::clamp<uint64_t>(kArenaTarget / frame_bytes, 1, kMaxFrames);
+  most_frames_ = std::clamp<uint64_t>(kArenaTarget / frame_bytes, 1, kMaxFrames);
+  // No more than are used: each slot is a mapping, which takes the worker time.
+  frames_ = std::min(std::bit_ceil(calls), most_frames_);
   slots_.clear();
   uint64_t offset = 2 * page_;  // the note, then a page that keeps slots apart
   const auto add = [&](uint64_t bytes, bool writable) {
@@ -120,6 +124,7 @@ void Arena::LayOut() {
     for (const uint64_t bytes : input_bytes_) add(bytes, false);
     for (const uint64_t bytes : output_bytes_) add(bytes, true);
   }
+  kept_.assign(slots_.size(), {});
 }
 
 tl::expected<void, std::string> Arena::Resize(uint64_t bytes) {
@@ -156,18 +161,45 @@ PlacedCall Arena::Place(const Call& call, size_t frame, std::byte fill) {
 }
 
 void Arena::Fill(const PlacedTensor& placed, std::byte slack, std::byte fill) {
-  const Slot& slot = slots_[placed.slot];
   const CallTensor& tensor = *placed.tensor;
-  const uint64_t before = std::min(kMarginBytes, placed.offset - slot.offset);
+  const SlackRange range = SlackOf(placed);
   const uint64_t end = placed.offset + tensor.image.size();
-  const uint64_t after = std::min(kMarginBytes, slot.offset + slot.bytes - end);
-  std::memset(base_ + placed.offset - before, std::to_integer<int>(slack), before);
-  std::memset(base_ + end, std::to_integer<int>(slack), after);
+  const Filled kept = std::exchange(kept_[placed.slot], {});
+  FillSlack(range.first, placed.offset, slack, kept);
+  FillSlack(end, range.last, slack, kept);
   if (tensor.image.empty()) return;
   if (tensor.is_output)
     std::memset(base_ + placed.offset, std::to_integer<int>(fill), tensor.image.size());
   else
     std::memcpy(base_ + placed.offset, tensor.image.data(), tensor.image.size());
+}
+
+void Arena::FillSlack(uint64_t first, uint64_t last, std::byte slack, const Filled& known) {
+  const auto fill = [&](uint64_t from, uint64_t to) {
+    from = std::max(from, first);
+    to = std::min(to, last);
+    if (from < to) std::memset(base_ + from, std::to_integer<int>(slack), to - from);
+  };
+  if (known.fill != slack || known.first == known.last) return fill(first, last);
+  fill(first, known.first);
+  fill(known.tensor, known.end);
+  fill(known.last, last);
+}
+
+void Arena::KeepSlack(const PlacedCall& placed) {
+  for (const PlacedTensor& one : placed.tensors) {
+    const SlackRange range = SlackOf(one);
+    const std::byte fill = one.tensor->is_output ? placed.fill : std::byte{placed.call->poison};
+    kept_[one.slot] = {range.first, one.offset, one.offset + one.tensor->image.size(), range.last,
+                       fill};
+  }
+}
+
+SlackRange Arena::SlackOf(const PlacedTensor& placed) const {
+  const Slot& slot = slots_[placed.slot];
+  const uint64_t end = placed.offset + placed.tensor->image.size();
+  return {placed.offset - std::min(kMarginBytes, placed.offset - slot.offset),
+          end + std::min(kMarginBytes, slot.offset + slot.bytes - end)};
 }
 
 CrashNote Arena::note() const {

@@ -42,6 +42,11 @@ struct PlacedTensor {
   uint64_t offset = 0;  // of the first byte, in the arena file
 };
 
+// Where the checked slack around a tensor begins and ends, as offsets of the file.
+struct SlackRange {
+  uint64_t first = 0, last = 0;
+};
+
 // A call in its frame: its tensors in the call's order, and the fill of its outputs.
 struct PlacedCall {
   const Call* call = nullptr;
@@ -61,15 +66,21 @@ class Arena {
   size_t frames() const { return frames_; }
   std::span<const Slot> slots() const { return slots_; }
 
-  // Makes every one of these well-formed calls fit a frame. True when the slots changed, so that
-  // the worker must map them anew. Slots much larger than needed are cut down again: the guard
-  // stays near the data.
+  // Makes every one of these well-formed calls fit a frame, with frames for all of them as far as there
+  // may be so many. True when the slots changed, so that the worker must map them anew. Slots much larger
+  // than needed are cut down again: the guard stays near the data.
   tl::expected<bool, std::string> Fit(std::span<const Call* const> calls);
 
   // Lays a call out in a frame: copies the inputs, fills outputs with `fill` and slack with the
   // call's poison (around inputs) or `fill` (around outputs). Fit must have seen the call, which
   // must outlive the result.
   PlacedCall Place(const Call& call, size_t frame, std::byte fill);
+
+  // The caller has found all slack of the call as Place filled it: the next call placed there need not fill
+  // it again. Should it change in between, the look at that call finds it.
+  void KeepSlack(const PlacedCall& placed);
+
+  SlackRange SlackOf(const PlacedTensor& placed) const;
 
   // Memory at an offset of the file.
   const std::byte* At(uint64_t offset) const { return base_ + offset; }
@@ -81,16 +92,24 @@ class Arena {
  private:
   Arena(FileDescriptor file, uint64_t page) : file_(std::move(file)), page_(page) {}
   tl::expected<void, std::string> Resize(uint64_t bytes);
-  void LayOut();
+  void LayOut(size_t calls);
   void Fill(const PlacedTensor& placed, std::byte slack, std::byte fill);
+
+  // A range of the file that holds nothing but `fill` on both sides of a tensor.
+  struct Filled {
+    uint64_t first = 0, tensor = 0, end = 0, last = 0;
+    std::byte fill{};
+  };
+  void FillSlack(uint64_t first, uint64_t last, std::byte slack, const Filled& known);
 
   FileDescriptor file_;
   uint64_t page_;
   std::byte* base_ = nullptr;
   uint64_t file_bytes_ = 0;
-  size_t frames_ = 0;
+  size_t frames_ = 0, most_frames_ = 0;
   std::vector<uint64_t> input_bytes_, output_bytes_;  // capacity of a frame's slots
   std::vector<Slot> slots_;                           // frame by frame, inputs first
+  std::vector<Filled> kept_;                          // of each slot; empty = not known
 };
 
 }  // namespace attest

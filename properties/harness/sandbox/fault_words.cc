@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "properties/harness/sandbox/model_roles.h"
 #include "properties/harness/sandbox/strided.h"
 
 namespace attest {
@@ -26,8 +27,12 @@ constexpr Axes kBatchKey = {nullptr, nullptr, "batch", "key"};
 constexpr Axes kBatchPage = {nullptr, nullptr, "batch", "page"};
 constexpr Axes kTile = {"batch", "head", "tile of queries", "tile of keys"};
 
+constexpr Axes kTokenLane = {nullptr, "batch", "position", "token"};
+constexpr Axes kBatchPosition = {nullptr, nullptr, "batch", "position"};
+constexpr Axes kRowPosition = {nullptr, nullptr, "row", "position"};
+
 struct RoleWords {
-  attest_role role;
+  int32_t role;
   const char* name;
   Axes axes;
 };
@@ -69,6 +74,22 @@ constexpr RoleWords kRoles[] = {
     {ATTEST_ROLE_DV, "dv", kKeyLane},
     {ATTEST_ROLE_DBIAS, "dbias", kQueryKey},
     {ATTEST_ROLE_DSINK, "dsink", kNoAxes},
+    {kModelLogits, "logits", kTokenLane},
+    {kModelInputs, "inputs", kRowPosition},
+    {kModelTargets, "targets", kRowPosition},
+    {kModelWeights, "weights", kRowPosition},
+    {kModelRows, "rows_used", kNoAxes},
+    {kModelCacheBytes, "cache_bytes", kNoAxes},
+    {kModelTokens, "tokens", kBatchPosition},
+    {kModelLengths, "lengths", kBatch},
+    {kModelSource, "source", kBatchPosition},
+    {kModelSourceLengths, "source_lengths", kBatch},
+    {kModelFirstPosition, "first_position", kBatch},
+    {kModelChunks, "chunks", kNoAxes},
+    {kModelParents, "parents", kNoAxes},
+    {kModelDecoy, "decoy", kBatchPosition},
+    {kModelDocuments, "documents", kNoAxes},
+    {kModelDocumentLengths, "document_lengths", kNoAxes},
 };
 
 const RoleWords* FindRole(int32_t role) {

@@ -14,10 +14,15 @@
 namespace attest {
 namespace {
 
-// True when all bytes equal `fill`. Compares the range with itself one byte on: one memcmp.
+// True when all bytes equal `fill`. Compares the range with itself some bytes on: one memcmp. A step of a
+// cache line spares it unaligned reads.
 bool IsFilled(std::span<const std::byte> bytes, std::byte fill) {
+  constexpr size_t kStep = 64;
   if (bytes.empty()) return true;
-  return bytes[0] == fill && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+  const size_t step = bytes.size() > kStep ? kStep : 1;
+  const auto is_fill = [&](std::byte byte) { return byte == fill; };
+  return std::ranges::all_of(bytes.first(step), is_fill) &&
+         std::memcmp(bytes.data(), bytes.data() + step, bytes.size() - step) == 0;
 }
 
 // The checked slack of a placed tensor: what Arena::Place filled.
@@ -26,11 +31,9 @@ struct Slack {
 };
 
 Slack SlackOf(const Arena& arena, const PlacedTensor& placed) {
-  const Slot& slot = arena.slots()[placed.slot];
+  const SlackRange range = arena.SlackOf(placed);
   const uint64_t end = placed.offset + placed.tensor->image.size();
-  const uint64_t before = std::min(kMarginBytes, placed.offset - slot.offset);
-  const uint64_t after = std::min(kMarginBytes, slot.offset + slot.bytes - end);
-  return {{arena.At(placed.offset - before), before}, {arena.At(end), after}};
+  return {{arena.At(range.first), placed.offset - range.first}, {arena.At(end), range.last - end}};
 }
 
 // The offset in the image of the slack byte nearest to the tensor that is not `fill`.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <charconv>
 
 #include <fmt/format.h>
 
@@ -39,12 +39,16 @@ void LeakDetector::Follow(pid_t worker) {
 
 // Private memory that can be written to, touched or not.
 std::optional<uint64_t> LeakDetector::Bytes() const {
+  constexpr int kField = 5;  // of those that single spaces part
   std::array<char, 256> text{};
-  if (!statm_.valid() || ::pread(statm_.get(), text.data(), text.size() - 1, 0) <= 0)
-    return std::nullopt;
-  unsigned long long pages = 0;
-  if (std::sscanf(text.data(), "%*u %*u %*u %*u %*u %llu", &pages) != 1) return std::nullopt;
-  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const ssize_t size = statm_.valid() ? ::pread(statm_.get(), text.data(), text.size(), 0) : -1;
+  if (size <= 0) return std::nullopt;
+  const char *field = text.data(), *end = field + size;
+  for (int n = 0; n < kField && field != end; ++n) field = std::find(field, end - 1, ' ') + 1;
+  uint64_t pages = 0;
+  if (std::from_chars(field, end, pages).ec != std::errc{}) return std::nullopt;
+  static const auto kPage = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  return pages * kPage;
 }
 
 bool LeakDetector::Suspects(int64_t calls) {

@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+
+#include "properties/harness/sandbox/packed_calls.h"
 
 namespace attest {
 namespace {
@@ -47,6 +50,24 @@ void AppendTensors(fmt::memory_buffer* out, const std::vector<PlacedTensor>& ten
                    fmt::join(placed.tensor->shape, ","), fmt::join(placed.tensor->strides, ","),
                    placed.offset);
     separator = ",";
+  }
+}
+
+void PackCall(const PlacedCall& placed, WordWriter& words) {
+  words.Add(std::ssize(placed.call->options));
+  for (const CallOption& option : placed.call->options) {
+    words.Add(int64_t{option.id});
+    words.Add(int64_t{option.is_float});
+    option.is_float ? words.Add(option.f) : words.Add(option.i);
+  }
+  words.Add(std::ssize(placed.tensors));
+  for (const PlacedTensor& one : placed.tensors) {
+    words.Add(int64_t{one.tensor->role});
+    words.Add(static_cast<int64_t>(one.tensor->dtype));
+    words.Add(static_cast<int64_t>(one.offset));
+    words.Add(std::ssize(one.tensor->shape));
+    for (const int64_t extent : one.tensor->shape) words.Add(extent);
+    for (const int64_t stride : one.tensor->strides) words.Add(stride);
   }
 }
 
@@ -132,13 +153,22 @@ std::string RunRequest(int64_t id, std::span<const PlacedCall> calls, bool at_on
   return fmt::to_string(out);
 }
 
-tl::expected<KernelIdentity, std::string> ParseLoadReply(std::string_view line, int64_t id) {
+std::string PackedRunRequest(int64_t id, std::span<const PlacedCall> calls, bool at_once) {
+  WordWriter words;
+  words.Add(std::ssize(calls));
+  for (const PlacedCall& placed : calls) PackCall(placed, words);
+  std::string request = fmt::format("{{\"op\":\"run\",\"id\":{},{}\"packed\":{}}}\n", id,
+                                    at_once ? "\"concurrent\":true," : "", words.bytes().size());
+  return request.append(words.bytes());
+}
+
+tl::expected<LoadReply, std::string> ParseLoadReply(std::string_view line, int64_t id) {
   const auto reply = ParseReply(line, id);
   if (!reply) return tl::unexpected(reply.error());
   std::string error;
   if (!TakeString(*reply, "error", &error)) return tl::unexpected(Nonsense(line));
   if (!error.empty()) return tl::unexpected(error);
-  KernelIdentity identity;
+  LoadReply identity;
   if (!reply->contains("contract") || !TakeString(*reply, "contract", &identity.contract_json) ||
       !TakeString(*reply, "name", &identity.name) ||
       !TakeString(*reply, "version", &identity.version))
@@ -146,6 +176,7 @@ tl::expected<KernelIdentity, std::string> ParseLoadReply(std::string_view line, 
   if (!TakeStrings(*reply, "files", &identity.files)) return tl::unexpected(Nonsense(line));
   identity.can_run_at_once = IsTrue(*reply, "concurrent");
   identity.takes_threads = IsTrue(*reply, "threads");
+  identity.takes_packed = IsTrue(*reply, "packed");
   return identity;
 }
 
@@ -169,6 +200,8 @@ tl::expected<std::vector<uint64_t>, std::string> ParseMapReply(std::string_view 
 
 tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id,
                                                     size_t call) {
+  // What nearly every reply is, word for word.
+  if (line == fmt::format("{{\"id\":{},\"call\":{},\"status\":0}}", id, call)) return CallReply{};
   const auto reply = ParseReply(line, id);
   if (!reply) return tl::unexpected(reply.error());
   const auto index = reply->find("call");
@@ -184,9 +217,11 @@ tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64
     return tl::unexpected(Nonsense(line));
   result.status = status->get<int>();
   result.out_of_memory = IsTrue(*reply, "out_of_memory");
-  if (const auto left = reply->find("left_processes");
-      left != reply->end() && left->is_number_integer())
-    result.left_processes = left->get<int64_t>();
+  for (const auto& [key, target] : {std::pair{"left_processes", &result.left_processes},
+                                    {"input_changed", &result.changed_role}}) {
+    const auto found = reply->find(key);
+    if (is_int(found)) *target = found->get<int64_t>();
+  }
   return result;
 }
 

@@ -24,10 +24,15 @@ std::string LoadRequest(int64_t id, const KernelSpec& spec, const SessionOptions
 std::string MapRequest(int64_t id, const Arena& arena);
 // `at_once` asks for all calls at the same time, which only a worker with `can_run_at_once` does.
 std::string RunRequest(int64_t id, std::span<const PlacedCall> calls, bool at_once = false);
+// The same for a worker that takes packed calls: a line, and behind it the words of packed_calls.h.
+std::string PackedRunRequest(int64_t id, std::span<const PlacedCall> calls, bool at_once = false);
 
 // Replies. The error of each parser is one phrase that says what the worker answered instead.
 // LoadReply and MapReply also return the worker's own error, unchanged.
-tl::expected<KernelIdentity, std::string> ParseLoadReply(std::string_view line, int64_t id);
+struct LoadReply : KernelIdentity {
+  bool takes_packed = false;  // it reads PackedRunRequest
+};
+tl::expected<LoadReply, std::string> ParseLoadReply(std::string_view line, int64_t id);
 
 // The address of each slot in the worker.
 tl::expected<std::vector<uint64_t>, std::string> ParseMapReply(std::string_view line, int64_t id,
@@ -39,6 +44,7 @@ struct CallReply {
   std::string float_environment;  // what the kernel changed there, or empty
   std::string thrown;             // what an exception said that came out of the kernel, or empty
   bool out_of_memory = false;     // that exception was a failed allocation
+  int64_t changed_role = 0;       // of a forward output that the backward pass changed
   int64_t left_processes = 0;     // copies of the worker that the kernel left running
 };
 tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id, size_t call);

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <stdexcept>
+
+#include "properties/harness/sandbox/packed_calls.h"
 
 namespace attest {
 namespace {
@@ -30,14 +33,46 @@ TEST(Protocol, ARunAtOnceSaysSo) {
             R"({"op":"run","id":7,"concurrent":true,"calls":[]})");
 }
 
+TEST(Protocol, PackedRunRequestIsALineAndTheDocumentedWords) {
+  Call call;
+  call.options = {{1, true, 0, 0.125}, {2, false, 3, 0}};
+  CallTensor tensor;
+  tensor.role = 4;
+  tensor.dtype = DType::kBF16;
+  tensor.shape = {2, 3};
+  tensor.strides = {3, 1};
+  call.tensors.push_back(tensor);
+  const PlacedCall placed{&call, std::byte{0}, {{&call.tensors[0], 0, 8168}}};
+  const std::string request = PackedRunRequest(7, {&placed, 1}, /*at_once=*/true);
+  const size_t end = request.find('\n');
+  EXPECT_EQ(request.substr(0, end), R"({"op":"run","id":7,"concurrent":true,"packed":136})");
+  WordReader words(std::string_view(request).substr(end + 1));
+  EXPECT_EQ(words.Count(), 1u);
+  EXPECT_EQ(words.Count(), 2u);
+  EXPECT_EQ(words.Word(), 1);
+  EXPECT_EQ(words.Word(), 1);
+  EXPECT_EQ(words.Number(), 0.125);
+  for (const int64_t word : {2, 0, 3, 1, 4, 3, 8168, 2, 2, 3, 3, 1}) EXPECT_EQ(words.Word(), word);
+  EXPECT_THROW(words.Word(), std::out_of_range);
+}
+
+TEST(Protocol, APackedCountOfMoreThanThereIsIsRefused) {
+  for (const int64_t count : {int64_t{-1}, int64_t{2}, std::numeric_limits<int64_t>::max()}) {
+    WordWriter words;
+    words.Add(count);
+    words.Add(int64_t{0});
+    EXPECT_THROW(WordReader(words.bytes()).Count(), std::out_of_range) << count;
+  }
+}
+
 TEST(Protocol, AWorkerSaysWhatItCanDoBesidesOrNothing) {
   const auto mute = ParseLoadReply(R"({"id":1,"contract":"{}","threads":"yes"})", 1);
   ASSERT_TRUE(mute) << mute.error();
-  EXPECT_FALSE(mute->can_run_at_once || mute->takes_threads);
-  const auto able =
-      ParseLoadReply(R"({"id":1,"contract":"{}","concurrent":true,"threads":true})", 1);
+  EXPECT_FALSE(mute->can_run_at_once || mute->takes_threads || mute->takes_packed);
+  const auto able = ParseLoadReply(
+      R"({"id":1,"contract":"{}","concurrent":true,"threads":true,"packed":true})", 1);
   ASSERT_TRUE(able) << able.error();
-  EXPECT_TRUE(able->can_run_at_once && able->takes_threads);
+  EXPECT_TRUE(able->can_run_at_once && able->takes_threads && able->takes_packed);
 }
 
 TEST(Protocol, LoadRequestSurvivesTextThatIsNotUtf8) {

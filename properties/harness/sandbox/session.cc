@@ -53,6 +53,9 @@ struct KernelSession::Impl {
   std::optional<std::string> MakeReady();
   tl::expected<std::string, std::string> Ask(std::string request, std::string_view doing);
 
+  std::string Request(int64_t id, std::span<const PlacedCall> calls, bool at_once = false) const {
+    return takes_packed ? PackedRunRequest(id, calls, at_once) : RunRequest(id, calls, at_once);
+  }
   void RunJobs(std::span<Job> jobs);
   size_t RunBatch(std::span<Job> jobs);
   void ConfirmWritten(std::span<const Call> calls, std::vector<CallResult>* results);
@@ -71,6 +74,7 @@ struct KernelSession::Impl {
   OutputTail printed;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<WorkerProcess> worker;
+  bool takes_packed = false;        // the worker does
   std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
   bool settled = false;             // some call has been answered: the slow start is over
   bool is_fresh = true;             // this worker has answered none yet
@@ -80,7 +84,8 @@ struct KernelSession::Impl {
   bool interrupted = false;
   LeakDetector leaks;
   SettledOutputs settled_outputs;
-  bool died = false;  // some request other than a run has ended the worker
+  bool refreshed = false;  // the worker was ended by Refresh
+  bool died = false;       // some request other than a run has ended the worker
   std::map<int, tl::expected<std::unique_ptr<KernelSession>, Unable>> siblings;  // by threads
   int64_t next_id = 1;
 };
@@ -142,6 +147,7 @@ std::optional<std::string> KernelSession::Impl::Start() {
     worker.reset();
     return loaded.error();
   }
+  takes_packed = loaded->takes_packed;
   identity = std::move(*loaded);
   return std::nullopt;
 }
@@ -161,8 +167,14 @@ std::optional<std::string> KernelSession::Impl::Map() {
 
 std::optional<std::string> KernelSession::Impl::MakeReady() {
   if (!worker) {
-    ++stats.restarts;
-    if (const auto error = Start()) return "the worker could not be restarted: " + *error;
+    const bool is_asked = std::exchange(refreshed, false);
+    stats.restarts += is_asked ? 0 : 1;
+    const auto begin = Clock::now();
+    const auto error = Start();
+    if (is_asked) {
+      stats.seconds_refreshing += std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    if (error) return "the worker could not be restarted: " + *error;
   }
   return addresses.empty() ? Map() : std::nullopt;
 }
@@ -218,7 +230,7 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
   ++stats.round_trips;
   auto asked = Clock::now();
   // Where sending fails, the first wait finds the worker gone.
-  worker->Send(RunRequest(id, placed), Clock::now() + CallDeadline());
+  worker->Send(Request(id, placed), Clock::now() + CallDeadline());
   for (size_t i = 0; i < placed.size(); ++i) {
     std::string line;
     const milliseconds limit = CallDeadline();
@@ -236,6 +248,7 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
     }
     NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - std::exchange(asked, Clock::now())));
     jobs[i].result = Judge(*arena, placed[i], *reply);
+    if (!jobs[i].result.fault) arena->KeepSlack(placed[i]);
     if (MayHarmOthers(jobs[i].result)) {
       worker.reset();
       return i + 1;
@@ -311,7 +324,7 @@ std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<Place
   };
   ++stats.round_trips;
   const auto asked = Clock::now();
-  worker->Send(RunRequest(id, placed, /*at_once=*/true), Clock::now() + limit);
+  worker->Send(Request(id, placed, /*at_once=*/true), Clock::now() + limit);
   std::vector<CallResult> results;
   for (const PlacedCall& one : placed) {
     std::string line;
@@ -401,6 +414,12 @@ void KernelSession::SetHurried(bool hurried) {
   impl_->hurried = hurried;
   for (auto& [threads, sibling] : impl_->siblings)
     if (sibling) (*sibling)->SetHurried(hurried);
+}
+void KernelSession::Refresh() {
+  impl_->refreshed = impl_->worker != nullptr;
+  impl_->worker.reset();
+  for (auto& [threads, sibling] : impl_->siblings)
+    if (sibling) (*sibling)->Refresh();
 }
 bool KernelSession::interrupted() const {
   return impl_->interrupted || std::ranges::any_of(impl_->siblings, [](const auto& sibling) {

@@ -68,7 +68,8 @@ struct SessionStats {
   int64_t calls = 0;
   int64_t round_trips = 0;
   int64_t restarts = 0;
-  double seconds_in_worker = 0;  // waiting for replies
+  double seconds_in_worker = 0;   // waiting for replies
+  double seconds_refreshing = 0;  // starting anew after Refresh
 };
 
 class KernelSession {
@@ -106,6 +107,10 @@ class KernelSession {
   // eighth of the deadline and at most the whole. For searches among calls that hang, at a deadline each:
   // what they find is to be confirmed without hurry, for on a busy machine any call may be slow once.
   void SetHurried(bool hurried);
+
+  // Ends the worker, and those of WithThreads: the next call is the first that its kernel sees. No death:
+  // it counts among no restarts.
+  void Refresh();
 
   // Whether SessionOptions::stop has cut a wait short, here or in a session of WithThreads. The results of
   // that run and of later ones mean nothing.

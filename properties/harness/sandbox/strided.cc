@@ -19,6 +19,16 @@ bool IsPowerOfTwo(int64_t value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
 
+// True when the last axis is the innermost, without gaps: the usual case.
+bool IsRowMajor(const CallTensor& tensor) {
+  int64_t dense = 1;
+  for (size_t d = tensor.shape.size(); d-- > 0;) {
+    if (tensor.shape[d] != 1 && tensor.strides[d] != dense) return false;
+    dense *= tensor.shape[d];
+  }
+  return true;
+}
+
 // The span in bytes, or nullopt where it (or the element count) passes kMaxSpan.
 std::optional<int64_t> CheckedSpan(const CallTensor& tensor) {
   const auto size = static_cast<int64_t>(ByteSize(tensor.dtype));
@@ -81,7 +91,7 @@ size_t SpanBytes(const CallTensor& tensor) {
 
 bool IsGapless(const CallTensor& tensor) {
   if (SpanBytes(tensor) != tensor.image.size()) return false;
-  if (tensor.image.empty()) return true;
+  if (tensor.image.empty() || IsRowMajor(tensor)) return true;
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, extent)
   for (size_t d = 0; d < tensor.shape.size(); ++d) {
     if (tensor.shape[d] != 1) dims.emplace_back(tensor.strides[d], tensor.shape[d]);

@@ -40,6 +40,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"row-misplaced", "rows hold the results of other rows"},
     {"value-rows-shifted", "values are not those of their keys"},
     {"past-ignored", "keys and values of the past are not read"},
+    {"past-misplaced", "keys and values of the past come behind the new ones"},
     {"ring-misread", "a ring is read from another slot than its first"},
     {"page-misread", "keys and values of another page are read"},
     {"head-dim-tail", "the last components of q and k are left out"},
@@ -83,10 +84,18 @@ constexpr CauseClass kCauseClasses[] = {
     {"padded-query-rows",
      "rows beyond their query length, and they alone, are not what the contract promises"},
     {"hidden-nonfinite", "NaN or infinity in hidden data comes through"},
+    // the backward pass
+    {"gradient-scale", "the scale is left out of dq or dk"},
+    {"gradient-delta", "dout . out is not taken off the gradient of the weights"},
+    {"gradient-softcap", "the slope of the softcap is taken for 1"},
+    {"gradient-row-lost", "a row adds nothing to dk and dv"},
+    {"gradient-of-one-head", "dk and dv are those of one query head of several"},
     // the rest
+    {"call-before", "the result depends on a call made before"},
     {"constant-output", "out is one value everywhere", true},
     {"row-zero", "a row that sees keys is zero, as if it saw none", true},
     {"row-nan", "a row is NaN", true},
+    {"nan-lost", "a NaN that a row sees does not come through", true},
     {"numerics", "the result fits wider arithmetic than the contract declares"},
 };
 

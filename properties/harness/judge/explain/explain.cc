@@ -100,15 +100,45 @@ struct Fitting {
   size_t place = 0;
 };
 
+// The causes found, one a class, best first.
+class Causes {
+ public:
+  explicit Causes(CausesWanted wanted) : wanted_(wanted) {}
+
+  bool wants_more() const { return wanted_ == CausesWanted::kEvery || found_.empty(); }
+  bool empty() const { return found_.empty(); }
+  void Add(const Explanation& cause) {
+    const bool is_new = std::ranges::none_of(
+        found_, [&](const OtherCause& one) { return one.cause_class == cause.cause_class; });
+    if (is_new && !cause.phrase.empty()) found_.push_back({cause.cause_class, cause.phrase});
+  }
+  void Add(const std::vector<Explanation>& causes) {
+    for (const Explanation& cause : causes) Add(cause);
+  }
+  Explanation Take(const std::string& reach) {
+    if (found_.empty()) return {};
+    for (OtherCause& one : found_) one.phrase += reach.empty() ? "" : "; " + reach;
+    return {found_.front().cause_class, found_.front().phrase, {found_.begin() + 1, found_.end()}};
+  }
+
+ private:
+  const CausesWanted wanted_;
+  std::vector<OtherCause> found_;
+};
+
 class Explainer {
  public:
   // Weights may come by a path of their own: they are looked at where they alone are wrong.
-  Explainer(const Mismatch& mismatch, const Row& witness, std::string_view output)
+  Explainer(const Mismatch& mismatch, const Row& witness, std::string_view output,
+            CausesWanted wanted)
       : m_(mismatch),
         scene_(mismatch, output == kOutputs[2].name &&
                              OutputHolds(mismatch, witness, kOutputs[0]) &&
                              OutputHolds(mismatch, witness, kOutputs[1])),
-        witness_(witness) {}
+        witness_(witness),
+        output_(output),
+        wanted_(wanted),
+        causes_(wanted) {}
 
   Explanation Run() {
     survey_ = TakeSurvey(m_);
@@ -118,9 +148,8 @@ class Explainer {
     }
     ChooseRows();
     value_range_ = RangeOf(m_.inputs.v);
-    Explanation found = AreScoresAloneWrong() ? OfScores() : OfTheRow();
-    if (!found.phrase.empty() && !survey_.reach.empty()) found.phrase += "; " + survey_.reach;
-    return found;
+    AreScoresAloneWrong() ? OfScores() : OfTheRow();
+    return causes_.Take(survey_.reach);
   }
 
  private:
@@ -131,27 +160,42 @@ class Explainer {
     });
   }
 
-  Explanation OfScores() const {
-    const Explanation found = ScoresFault(m_, some_wrong_, some_right_);
-    return found.phrase.empty() ? ByNumerics() : found;
+  void OfScores() {
+    causes_.Add(ScoresFaults(m_, some_wrong_, some_right_, wanted_));
+    if (causes_.wants_more()) causes_.Add(ByNumerics());
   }
 
   // Arithmetic, which explains much, comes after every rule that gives half of the wrong rows.
-  Explanation OfTheRow() {
-    Explanation found = StrongSymptom(scene_, survey_, witness_);
-    if (found.phrase.empty() && !IsWrongAndANumber()) {
-      found = LooseLeak(scene_, survey_, witness_);
+  void OfTheRow() {
+    causes_.Add(StrongSymptoms(scene_, survey_, witness_, output_, wanted_));
+    if (causes_.wants_more() && !IsWrongAndANumber()) {
+      causes_.Add(LooseLeak(scene_, survey_, witness_));
     }
-    if (found.phrase.empty()) found = FeatureFault(m_, some_wrong_, some_right_);
+    if (causes_.wants_more()) {
+      causes_.Add(FeatureFaults(m_, some_wrong_, some_right_, wanted_));
+    }
     std::vector<Fitting> fitting;
     HypothesisBank bank(scene_, witness_), single_keys(scene_, witness_);
-    if (found.phrase.empty() && HasPlainSoftmax(m_.problem)) {
+    if (causes_.wants_more()) {
       fitting = FittingRules(bank, single_keys);
-      if (!LeavesMostOver(fitting)) found = Phrase(fitting);
+      if (!LeavesMostOver(fitting)) AddRules(fitting);
     }
-    if (found.phrase.empty()) found = ByNumerics();
-    if (found.phrase.empty()) found = Phrase(fitting);
-    return found.phrase.empty() ? WeakSymptom(scene_, survey_, witness_) : found;
+    if (causes_.wants_more()) causes_.Add(ByNumerics());
+    if (causes_.empty()) causes_.Add(Phrase(fitting));
+    if (causes_.wants_more()) causes_.Add(WeakSymptom(scene_, survey_, witness_, output_));
+    if (wanted_ == CausesWanted::kEvery && !causes_.empty()) {
+      causes_.Add(PossibleSymptoms(scene_, survey_, witness_, output_));
+    }
+  }
+
+  // The best of the rules, with its equals; and by class those that give every wrong row too.
+  void AddRules(const std::vector<Fitting>& fitting) {
+    causes_.Add(Phrase(fitting));
+    if (wanted_ == CausesWanted::kBest) return;
+    for (const Fitting& fit : fitting) {
+      if (fit.score.unexplained > 0) continue;
+      causes_.Add({std::string(fit.hypothesis->cause_class), "as if " + fit.hypothesis->phrase});
+    }
   }
 
   // Whether the best rule gives fewer than half of the wrong rows that it was tried on.
@@ -203,12 +247,18 @@ class Explainer {
     for (const Hypothesis& hypothesis : bank.all()) {
       if (spent_ > kBudget) break;
       const auto rule = hypothesis.rule(witness_);
-      if (rule && FitsWitness(*rule)) fitting.push_back({&hypothesis, {}});
+      if (rule && !LeavesNothing(*rule) && FitsWitness(*rule)) fitting.push_back({&hypothesis, {}});
     }
     for (Fitting& fit : fitting) fit.score = ScoreOf(*fit.hypothesis);
     std::erase_if(fitting, [&](const Fitting& fit) { return !IsBetterThanTruth(fit.score); });
     SortByScore(fitting);
     return fitting;
+  }
+
+  // Whether the rule would have the row see no key, beside a softcap, sink or dropout: any rule that hides can do that
+  // there, and that the row looks empty says as much.
+  bool LeavesNothing(const RowRule& rule) const {
+    return !HasPlainSoftmax(m_.problem) && rule.terms.empty() && !true_rule_.terms.empty();
   }
 
   // The truth explains no wrong row and contradicts no right one.
@@ -239,6 +289,9 @@ class Explainer {
 
   // Whether the kernel's row lies within the bound of a kernel that follows the rule.
   bool Fits(const RowRule& rule, const Row& row) {
+    // Parts of a sum tell nothing of one that has a sink in it.
+    const bool is_in_parts = !rule.is_divided || rule.lse_part == LsePart::kMax;
+    if (is_in_parts && m_.problem.sinks) return false;
     if (IsFarOff(rule, row)) return false;
     spent_ += CostOf(scene_.context(), rule);
     const ComputedRule computed(scene_.context(), rule);
@@ -336,6 +389,9 @@ class Explainer {
   const Mismatch& m_;
   const Scene scene_;
   const Row witness_;
+  const std::string_view output_;  // in which it shows
+  const CausesWanted wanted_;
+  Causes causes_;
   Survey survey_;
   std::vector<Row> some_wrong_, some_right_;  // to try hypotheses on; the right ones of the region
   double value_range_ = 0;                    // of V, or the largest |v| where all are alike
@@ -350,8 +406,9 @@ bool HasPlainSoftmax(const Problem& p) {
   return p.softcap == 0 && !p.sinks && !p.dropout;
 }
 
-Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output) {
-  return Explainer(mismatch, witness, output).Run();
+Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output,
+                            CausesWanted wanted) {
+  return Explainer(mismatch, witness, output, wanted).Run();
 }
 
 }  // namespace attest

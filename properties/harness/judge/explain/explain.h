@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "impl/attention/contract.h"
 #include "impl/attention/problem.h"
@@ -16,6 +17,7 @@
 #include "impl/reference/reference.h"
 #include "properties/harness/case/case.h"
 #include "properties/harness/judge/outcome.h"
+#include "properties/harness/judge/verdict.h"
 
 namespace attest {
 
@@ -32,6 +34,8 @@ bool IsSymptom(std::string_view cause_class);
 struct Explanation {
   std::string cause_class;  // one of CauseClasses, "" where no cause fits
   std::string phrase;       // "as if the mask were ignored; in all of batch 1", "" likewise
+  // Of other classes, best first; only where every cause is wanted.
+  std::vector<OtherCause> others{};
 };
 
 // The case and what the kernel made of it. `reference` and `bound` are the judge's own for it.
@@ -45,12 +49,18 @@ struct Mismatch {
   Storage storage = {};  // of the case
 };
 
+enum class CausesWanted {
+  kBest,
+  kEvery,  // and those that give every wrong row as well: what one finding leaves open others may settle
+};
+
 // The cause that fits the row `witness` of the outcome and, among such, most of the other wrong rows
 // while contradicting fewest right ones; the phrase says where the errors sit. `output` ("out" "lse"
 // "weights") is where the witness shows. Empty where the truth holds the witness's row, and where no
-// cause fits. Beside a softcap, sinks or dropout, and where the scores output alone is wrong, it looks at whole
-// features only. Costs at most some thousand computations of one row.
-Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output);
+// cause fits. Where the scores output alone is wrong, it looks at whole features only. Costs at most some
+// thousand computations of one row.
+Explanation ExplainMismatch(const Mismatch& mismatch, const Row& witness, std::string_view output,
+                            CausesWanted wanted = CausesWanted::kBest);
 
 }  // namespace attest
 

@@ -341,6 +341,7 @@ TEST(ExplainTest, MutantsAreNamedOnRandomProblems) {
   int mutants = 0;
   for (const Mutant& mutant : Mutants()) {
     if (mutant.is_null() || IsPlainCause(mutant.cause)) continue;
+    if (mutant.is_of_backward()) continue;  // gradient_causes.h explains those
     if (kNoRule.contains(mutant.id)) continue;
     const double share = ShareNamed(mutant);
     EXPECT_GE(share, 0.4) << mutant.id;
@@ -453,6 +454,7 @@ TEST(ExplainTest, FaultsOfStorageAreNamedWhereItIsSo) {
        [](int64_t j) { return j % 3 == 0 ? std::max<int64_t>(j - 3, 0) : j; }},
       {"ring-misread", ring, [](int64_t j) { return (j + 5) % 11; }},
       {"past-ignored", past, [](int64_t j) { return j < 4 ? -1 : j; }},
+      {"past-misplaced", past, [](int64_t j) { return (j + 4) % 11; }},
   };
   for (const Misread& one : all) {
     Problem p = OpenProblem();
@@ -583,6 +585,82 @@ TEST(ExplainTest, NoHypothesisIsNamedTwice) {
   const std::string rule = "kv head h mod kv_heads";
   EXPECT_THAT(found.phrase, HasSubstr(rule));
   EXPECT_EQ(found.phrase.find(rule), found.phrase.rfind(rule)) << found.phrase;
+}
+
+// What stands between scores and weights hides no fault in what is read.
+TEST(ExplainTest, RulesOfRowsAreNamedBesideSoftcapSinksAndDropout) {
+  const std::function<void(Problem&)> features[] = {
+      [](Problem& p) { p.softcap = 1.5; },
+      [](Problem& p) {
+        p.sinks = {0.5, -1, 2, 0};
+      },
+      [](Problem& p) {
+        p.dropout = Dropout{0.25, RandomPlane(p)};
+      },
+  };
+  for (const auto& feature : features) {
+    Problem p = OpenProblem();
+    feature(p);
+    const Inputs inputs = InputsOf(p);
+    Inputs misread = inputs;  // all read kv head 0
+    for (Array* array : {&misread.k, &misread.v}) {
+      for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t j = 0; j < p.kv_len; ++j)
+          for (int64_t d = 0; d < array->shape[3]; ++d)
+            array->At(b, 1, j, d) = array->At(b, 0, j, d);
+    }
+    const Explanation found = Shown(p, inputs, RoundedOutcome(p, misread)).Explain();
+    EXPECT_EQ(found.cause_class, "kv-head-mapping") << found.phrase;
+    EXPECT_THAT(found.phrase, HasSubstr("of kv head 0"));
+  }
+}
+
+// A window of the row's own key alone: one key more at its left end is all there is.
+TEST(ExplainTest, EveryCauseThatFitsIsListedWhereAllAreWanted) {
+  Problem p = OpenProblem();
+  p.batch = p.q_heads = p.kv_heads = p.q_len = 1;
+  p.kv_len = 2;
+  p.diagonal_offset = {1};
+  p.window = {0, std::nullopt};
+  const Inputs inputs = InputsOf(p);
+  Problem open = p;
+  open.window = {};
+  Shown shown(p, inputs, RoundedOutcome(open, inputs));
+  const Mismatch m = shown.mismatch();
+  const Explanation best = ExplainMismatch(m, Row{}, "out");
+  EXPECT_TRUE(best.others.empty());
+  const Explanation all = ExplainMismatch(m, Row{}, "out", CausesWanted::kEvery);
+  EXPECT_EQ(all.cause_class, best.cause_class);
+  EXPECT_EQ(all.phrase, best.phrase);
+  std::multiset<std::string> classes{all.cause_class};
+  for (const OtherCause& other : all.others) classes.insert(other.cause_class);
+  for (const char* due : {"window-ignored", "window-left-end", "diagonal-slid"}) {
+    EXPECT_EQ(classes.count(due), 1u) << due;
+  }
+}
+
+TEST(ExplainTest, WhatOutLooksLikeSaysNothingOfTheLse) {
+  const Problem p = OpenProblem();
+  const Inputs inputs = InputsOf(p);
+  const Row row{1, 2, 3};
+  Outcome outcome = RoundedOutcome(p, inputs);
+  for (int64_t d = 0; d < p.value_dim; ++d) outcome.out.At(1, 2, 3, d) = 0;
+  outcome.lse.At(1, 2, 3, 0) += 0.123;
+  Shown shown(p, inputs, outcome);
+  const Mismatch m = shown.mismatch();
+  EXPECT_EQ(ExplainMismatch(m, row, "out").cause_class, "row-zero");
+  EXPECT_EQ(ExplainMismatch(m, row, "lse").cause_class, "");
+  outcome.lse.At(1, 2, 3, 0) = -kInf;
+  Shown lost(p, inputs, outcome);
+  EXPECT_EQ(ExplainMismatch(lost.mismatch(), row, "lse").cause_class, "row-zero");
+}
+
+TEST(ExplainTest, ANanThatIsLostIsNamed) {
+  const Problem p = OpenProblem();
+  Inputs inputs = InputsOf(p);
+  const Outcome without = RoundedOutcome(p, inputs);
+  inputs.v.At(1, 0, 10, 2) = std::nan("");
+  EXPECT_EQ(Shown(p, inputs, without).Explain().cause_class, "nan-lost");
 }
 
 TEST(ExplainTest, AHiddenMaximumAndALeakAreSeen) {

@@ -229,6 +229,41 @@ std::vector<Change> OlderFeatures() {
   };
 }
 
+Change WindowEnd(std::string_view cause_class, std::string_view name,
+                 std::optional<int64_t> Window::*side, int64_t by) {
+  return {cause_class,
+          fmt::format("as if the window held one key {} at its {} end", by > 0 ? "more" : "fewer",
+                      name),
+          [side](const Problem& p) { return (p.window.*side).has_value(); },
+          [side, by](Problem& p, Inputs&, Semantics&) { *(p.window.*side) += by; }};
+}
+
+Change LengthsOff(int64_t by) {
+  return {"lengths-off-by-one",
+          fmt::format("as if key lengths were one {}", by > 0 ? "more" : "fewer"),
+          [](const Problem& p) { return p.key_lengths.has_value(); },
+          [by](Problem& p, Inputs&, Semantics&) {
+            for (int64_t& length : *p.key_lengths) {
+              length = std::clamp<int64_t>(length + by, 0, p.kv_len);
+            }
+          }};
+}
+
+// What rules of rows know of what is seen, for scores, which they say nothing of. What is hidden shows in them alone.
+std::vector<Change> WhatIsSeenOfScores() {
+  return {WindowEnd("window-left-end", "left", &Window::left, 1),
+          WindowEnd("window-left-end", "left", &Window::left, -1),
+          WindowEnd("window-right-end", "right", &Window::right, 1),
+          WindowEnd("window-right-end", "right", &Window::right, -1),
+          LengthsOff(1),
+          LengthsOff(-1),
+          {"mask-inverted", "as if the mask meant the opposite",
+           [](const Problem& p) { return p.mask.has_value(); },
+           [](Problem& p, Inputs&, Semantics&) {
+             for (auto& bit : p.mask->bits) bit = bit == 0 ? 1 : 0;
+           }}};
+}
+
 // The products over the leading multiple of a tile of the head dimension alone.
 std::vector<Change> HeadDimTails(const Problem& problem) {
   std::vector<Change> changes;
@@ -448,20 +483,24 @@ std::vector<Change> FittedChanges(const Mismatch& m, const std::vector<Row>& wro
   return changes;
 }
 
-Explanation FirstThatGives(const Mismatch& m, const std::vector<Change>& changes,
-                           const std::vector<Row>& wrong, const std::vector<Row>& right) {
-  if (ElementCount(m.problem.WeightsShape()) > kMostScores) return {};
+// The first of the changes that gives the rows, or every one.
+std::vector<Explanation> ThoseThatGive(const Mismatch& m, const std::vector<Change>& changes,
+                                       const std::vector<Row>& wrong, const std::vector<Row>& right,
+                                       CausesWanted wanted) {
+  std::vector<Explanation> found;
+  if (ElementCount(m.problem.WeightsShape()) > kMostScores) return found;
   for (const Change& change : changes) {
     if (!change.applies(m.problem) || !Gives(m, change, wrong, right)) continue;
-    return {std::string(change.cause_class), change.phrase};
+    found.push_back({std::string(change.cause_class), change.phrase});
+    if (wanted == CausesWanted::kBest) break;
   }
-  return {};
+  return found;
 }
 
 }  // namespace
 
-Explanation FeatureFault(const Mismatch& m, const std::vector<Row>& wrong,
-                         const std::vector<Row>& right) {
+std::vector<Explanation> FeatureFaults(const Mismatch& m, const std::vector<Row>& wrong,
+                                       const std::vector<Row>& right, CausesWanted wanted) {
   std::vector<Change> changes = NewerFeatures();
   Append(OtherModes(), changes);
   Append(MisreadFeatures(), changes);
@@ -470,11 +509,11 @@ Explanation FeatureFault(const Mismatch& m, const std::vector<Row>& wrong,
     Append(HeadDimTails(m.problem), changes);
     Append(FittedChanges(m, wrong), changes);
   }
-  return FirstThatGives(m, changes, wrong, right);
+  return ThoseThatGive(m, changes, wrong, right, wanted);
 }
 
-Explanation ScoresFault(const Mismatch& m, const std::vector<Row>& wrong,
-                        const std::vector<Row>& right) {
+std::vector<Explanation> ScoresFaults(const Mismatch& m, const std::vector<Row>& wrong,
+                                      const std::vector<Row>& right, CausesWanted wanted) {
   Outcome scores;
   scores.status = m.outcome.status;
   scores.scores = m.outcome.scores;
@@ -484,7 +523,8 @@ Explanation ScoresFault(const Mismatch& m, const std::vector<Row>& wrong,
   Append(MisreadFeatures(), changes);
   Append(OlderFeatures(), changes);
   Append(Scales(), changes);
-  return FirstThatGives(alone, changes, wrong, right);
+  Append(WhatIsSeenOfScores(), changes);
+  return ThoseThatGive(alone, changes, wrong, right, wanted);
 }
 
 }  // namespace attest

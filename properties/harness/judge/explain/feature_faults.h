@@ -10,14 +10,14 @@
 
 namespace attest {
 
-// The first feature whose absence gives every row of `wrong` and of `right`; empty where none does,
-// and in cases too large to be computed again. Neither list need be whole.
-Explanation FeatureFault(const Mismatch& mismatch, const std::vector<Row>& wrong,
-                         const std::vector<Row>& right);
+// The features whose absence gives every row of `wrong` and of `right`, best first: the first, or every one. Empty
+// where none does, and in cases too large to be computed again. Neither list need be whole.
+std::vector<Explanation> FeatureFaults(const Mismatch& mismatch, const std::vector<Row>& wrong,
+                                       const std::vector<Row>& right, CausesWanted wanted);
 
 // The same of the scores output alone, where it is wrong beside rows that are right.
-Explanation ScoresFault(const Mismatch& mismatch, const std::vector<Row>& wrong,
-                        const std::vector<Row>& right);
+std::vector<Explanation> ScoresFaults(const Mismatch& mismatch, const std::vector<Row>& wrong,
+                                      const std::vector<Row>& right, CausesWanted wanted);
 
 }  // namespace attest
 

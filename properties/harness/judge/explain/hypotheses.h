@@ -15,7 +15,7 @@
 
 namespace attest {
 
-// Whether rules of rows can say what the problem computes: they know no softcap, sinks and dropout.
+// Whether nothing but the softmax stands between scores and weights: no softcap, sinks and dropout.
 bool HasPlainSoftmax(const Problem& problem);
 
 // A row as a problem of its own, to be changed by a fault before its terms are listed: of one batch

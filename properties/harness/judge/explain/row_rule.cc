@@ -28,7 +28,19 @@ void CopyVector(const Array& from, const Source& source, const std::optional<DTy
   }
 }
 
+double SinkOf(const Problem& p, const RowRule& rule) {
+  return (*p.sinks)[static_cast<size_t>(rule.query.head)];
+}
+
+// Whether dropout keeps the term.
+bool IsKept(const Problem& p, const RowRule& rule, const Term& term) {
+  if (term.key < 0 || term.key >= p.kv_len) return true;
+  const Row& row = rule.query;
+  return p.dropout->keep.At(row.batch, row.head, row.query, term.key);
+}
+
 // A softmax over given terms, as an attention problem of one row in which every key is visible.
+// Softcap, sink and dropout are those of the rule's own row.
 class TermSoftmax {
  public:
   TermSoftmax(const Problem& p, const Inputs& inputs, const Contract& contract, const RowRule& rule,
@@ -43,7 +55,8 @@ class TermSoftmax {
   const Reference& reference() const { return reference_; }
   double lse() const { return reference_.lse.values[0]; }
   double max() const {
-    return *std::max_element(reference_.scores.values.begin(), reference_.scores.values.end());
+    const std::vector<double>& scores = reference_.scores.values;
+    return scores.empty() ? -kInf : *std::max_element(scores.begin(), scores.end());
   }
   const RowNumbers& BoundAt(Precision precision) {
     return precision == Precision::kCheap ? bound_.CheapOf(kOnly) : bound_.WorstOf(kOnly);
@@ -62,6 +75,14 @@ class TermSoftmax {
     one.want_lse = true;
     one.want_weights = with_weights;
     one.bias = BitPlane{{1, 1, 1, one.kv_len}, 4, std::vector<uint8_t>(terms.size(), 1)};
+    one.softcap = p.softcap;
+    if (p.sinks) one.sinks = {SinkOf(p, rule)};
+    if (p.dropout) {
+      one.dropout = Dropout{p.dropout->probability, {one.bias->shape, 4, {}}};
+      for (const Term& term : terms) {
+        one.dropout->keep.bits.push_back(IsKept(p, rule, term) ? 1 : 0);
+      }
+    }
     return one;
   }
 
@@ -112,8 +133,10 @@ class ComputedRule::Impl {
       return std::make_unique<TermSoftmax>(p_, context.inputs, contract_, rule_, terms,
                                            with_weights);
     };
-    if (!rule_.terms.empty()) softmax_ = softmax_of(rule_.terms, with_weights_);
-    if (rule_.divisor && !rule_.divisor->empty()) {
+    // A row that sees but a sink is not empty.
+    const auto has_softmax = [&](const Terms& terms) { return !terms.empty() || p_.sinks; };
+    if (has_softmax(rule_.terms)) softmax_ = softmax_of(rule_.terms, with_weights_);
+    if (rule_.divisor && has_softmax(*rule_.divisor)) {
       divisor_ = softmax_of(*rule_.divisor, false);
     }
   }
@@ -249,6 +272,24 @@ PlainSum Sum(const std::vector<double>& scores) {
   return total;
 }
 
+// ScoresOf behind the softcap, and the sink where there is one.
+std::vector<double> CappedScoresOf(const RuleContext& context, const RowRule& rule,
+                                   const Terms& terms) {
+  std::vector<double> scores = ScoresOf(context, rule, terms);
+  const double cap = context.problem.softcap;
+  const bool is_last = context.contract.semantics.softcap_order == SoftcapOrder::kAfterBias;
+  for (size_t n = 0; n < terms.size() && cap > 0; ++n) {
+    const double bias = is_last ? 0 : Rounded(rule.rounding.bias, terms[n].bias);
+    if (std::isfinite(bias)) scores[n] = cap * std::tanh((scores[n] - bias) / cap) + bias;
+  }
+  return scores;
+}
+
+PlainSum SumBeside(std::vector<double> scores, const Problem& p, const RowRule& rule) {
+  if (p.sinks) scores.push_back(SinkOf(p, rule));
+  return Sum(scores);
+}
+
 }  // namespace
 
 std::vector<double> ScoresOf(const RuleContext& context, const RowRule& rule, const Terms& terms) {
@@ -277,12 +318,18 @@ std::vector<double> ScoresOf(const RuleContext& context, const RowRule& rule, co
 }
 
 PlainRow::PlainRow(const RuleContext& context, const RowRule& rule)
-    : context_(context), rule_(rule), weights_(ScoresOf(context, rule, rule.terms)) {
-  const PlainSum own = Sum(weights_);
+    : context_(context), rule_(rule), weights_(CappedScoresOf(context, rule, rule.terms)) {
+  const Problem& p = context.problem;
+  const PlainSum own = SumBeside(weights_, p, rule);
   const bool has_divisor = rule.divisor && !rule.divisor->empty();
-  const PlainSum sum = has_divisor ? Sum(ScoresOf(context, rule, *rule.divisor)) : own;
+  const PlainSum sum =
+      has_divisor ? SumBeside(CappedScoresOf(context, rule, *rule.divisor), p, rule) : own;
   const double shift = rule.is_divided ? sum.lse() : own.max;
   for (double& weight : weights_) weight = rule.out_factor * std::exp(weight - shift);
+  for (size_t n = 0; n < weights_.size() && p.dropout; ++n) {
+    const bool is_kept = IsKept(p, rule, rule.terms[n]);
+    weights_[n] *= is_kept ? 1 / (1 - p.dropout->probability) : 0;
+  }
   stretch_ = std::abs(rule.out_factor) * std::exp(own.lse() - shift);
   lse_ = rule.lse_offset + rule.lse_factor * (rule.lse_part == LsePart::kSum   ? std::log(sum.sum)
                                               : rule.lse_part == LsePart::kMax ? sum.max

@@ -99,7 +99,7 @@ struct RuleContext {
   DotCache& dots;
 };
 
-// scale * q.k + bias of each term, in double.
+// scale * q.k + bias of each term, in double: before any softcap.
 std::vector<double> ScoresOf(const RuleContext& context, const RowRule& rule, const Terms& terms);
 
 // A rule in plain double arithmetic, without bounds and weights: for rejecting early. The rule must

@@ -209,6 +209,18 @@ void AddPast(HypothesisBank& bank) {
   });
 }
 
+// The keys of the past behind the new ones.
+void AddPastBehind(const Problem& p, HypothesisBank& bank) {
+  const int64_t past = bank.scene().storage().past;
+  if (past == 0 || past == p.kv_len) return;
+  bank.AddRule("past-misplaced", "the keys of the past came behind the new ones",
+               [past, n = p.kv_len](RowRule& rule) {
+                 for (Term& term : rule.terms) {
+                   term.k.key = term.v.key = (term.key + past) % n;
+                 }
+               });
+}
+
 // A ring read from another slot than its first.
 void AddRings(const Problem& p, HypothesisBank& bank) {
   if (!bank.scene().storage().ring) return;
@@ -265,6 +277,7 @@ void AddSourceFaults(HypothesisBank& bank) {
   if (p.kv_len == 0) return;
   AddPages(bank);
   AddPast(bank);
+  AddPastBehind(p, bank);
   AddRings(p, bank);
   AddLostOffsets(p, bank);
   AddKvHeads(p, bank);

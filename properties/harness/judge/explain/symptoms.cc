@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,18 +17,24 @@ constexpr int64_t kLargestTile = 128;  // as far as anyone knows
 
 class Symptoms {
  public:
-  Symptoms(const Scene& scene, const Survey& survey, const Row& witness)
-      : scene_(scene), p_(scene.problem()), survey_(survey), witness_(witness) {}
+  Symptoms(const Scene& scene, const Survey& survey, const Row& witness, std::string_view output,
+           bool is_loose = false)
+      : scene_(scene),
+        p_(scene.problem()),
+        survey_(survey),
+        witness_(witness),
+        output_(output),
+        is_loose_(is_loose) {}
 
-  Explanation Strong() const {
-    if (IsEmptyRow(p_, witness_) && IsFilledWith(witness_, std::nan("")) &&
-        HiddenNonFinite(witness_, ~0u) < 0) {
-      return {"empty-row", "the row sees no key, and 0/0 came out"};
+  std::vector<Explanation> Strong(CausesWanted wanted) const {
+    std::vector<Explanation> found;
+    for (const auto look : {&Symptoms::ZeroOverZero, &Symptoms::StartingMaximum,
+                            &Symptoms::HiddenMaximum, &Symptoms::SharedMaximum, &Symptoms::Leak}) {
+      Explanation one = (this->*look)();
+      if (!one.phrase.empty()) found.push_back(std::move(one));
+      if (!found.empty() && wanted == CausesWanted::kBest) break;
     }
-    if (auto found = StartingMaximum(); !found.phrase.empty()) return found;
-    if (auto found = HiddenMaximum(); !found.phrase.empty()) return found;
-    if (auto found = SharedMaximum(); !found.phrase.empty()) return found;
-    return Leak();
+    return found;
   }
 
   Explanation LooseLeak() const {
@@ -43,9 +50,15 @@ class Symptoms {
       return {"empty-row",
               "rows that see no key, and they alone, are not what the contract promises"};
     }
-    if (!OutIsWrong(witness_)) return {};
+    const bool is_lost = !IsEmptyRow(p_, witness_) && IsFilledWith(witness_, 0);
+    if (output_ == "lse" && HasLostLse(witness_) && is_lost) {
+      return {"row-zero",
+              "the lse and out are those of a row that sees no key, though it sees some"};
+    }
+    if (output_ != "out" || !OutIsWrong(witness_)) return {};
+    if (auto found = LostNan(); !found.phrase.empty()) return found;
     if (auto found = ConstantOutput(); !found.phrase.empty()) return found;
-    if (!IsEmptyRow(p_, witness_) && IsFilledWith(witness_, 0)) {
+    if (is_lost) {
       return {"row-zero", "out is zero all along the row, though it sees keys"};
     }
     if (IsFilledWith(witness_, std::nan(""))) return {"row-nan", "out is NaN all along the row"};
@@ -64,8 +77,15 @@ class Symptoms {
     return p_.value_dim > 0;
   }
 
+  bool HasLostLse(const Row& row) const {
+    const Array& lse = scene_.outcome().lse;
+    return !lse.empty() && !std::isfinite(lse.At(row.batch, row.head, row.query, 0));
+  }
+
+  // Out may be zero anyway, and the lse alone tell.
   bool LooksEmpty(const Row& row) const {
-    return OutIsWrong(row) && (IsFilledWith(row, 0) || IsFilledWith(row, std::nan("")));
+    const bool is_wrong = OutIsWrong(row) || (is_loose_ && HasLostLse(row));
+    return is_wrong && (IsFilledWith(row, 0) || IsFilledWith(row, std::nan("")));
   }
 
   bool OutIsWrong(const Row& row) const {
@@ -73,6 +93,13 @@ class Symptoms {
       if (LaneIsWrong(row, d)) return true;
     }
     return false;
+  }
+
+  Explanation ZeroOverZero() const {
+    const bool is_it = IsEmptyRow(p_, witness_) && IsFilledWith(witness_, std::nan("")) &&
+                       HiddenNonFinite(witness_, ~0u) < 0;
+    if (!is_it) return {};
+    return {"empty-row", "the row sees no key, and 0/0 came out"};
   }
 
   // The largest score among the keys that `accepts` picks; -inf where there is none.
@@ -101,13 +128,14 @@ class Symptoms {
   }
 
   // Whether the rows that look empty, though they see keys, are exactly those that `is_lost` picks; with something to
-  // compare, for of one row alone anything may be the cause, and where all are NaN, too.
+  // compare, for of one row alone anything may be the cause, and where all are NaN, too. Where every cause is wanted
+  // that fits, one row is enough.
   template <typename IsLost>
   bool LooksEmptyWhere(IsLost is_lost) const {
     const auto sees_keys = [&](const Row& row) { return !SeesNoKey(p_, row); };
     const bool has_right = std::ranges::any_of(survey_.right, sees_keys);
     const bool has_zeros = survey_.wrong.size() > 1 && IsFilledWith(witness_, 0);
-    return (has_right || has_zeros) &&
+    return (has_right || has_zeros || is_loose_) &&
            std::all_of(
                survey_.wrong.begin(), survey_.wrong.end(),
                [&](const Row& row) { return sees_keys(row) && LooksEmpty(row) && is_lost(row); }) &&
@@ -115,9 +143,15 @@ class Symptoms {
                         [&](const Row& row) { return sees_keys(row) && is_lost(row); });
   }
 
+  // Whether the witness is of a row whose sum of weights came out as nothing: 0/0, or the logarithm of 0.
+  bool IsLost() const {
+    if (output_ == "out") return LooksEmpty(witness_);
+    return output_ == "lse" && LooksEmpty(witness_) && HasLostLse(witness_);
+  }
+
   // All scores of the lost rows lie below some floor.
   Explanation StartingMaximum() const {
-    if (!LooksEmpty(witness_)) return {};
+    if (!IsLost()) return {};
     double highest = -kInf;
     for (const Row& row : survey_.wrong) highest = std::max(highest, VisibleMaximum(row));
     const bool fits = highest < Vanishes() && LooksEmptyWhere([&](const Row& row) {
@@ -137,7 +171,7 @@ class Symptoms {
           row, [](unsigned why) { return why != kHiddenByNothing && (why & kHiddenByBias) == 0; });
       return VisibleMaximum(row) - hidden < Vanishes();
     };
-    if (!LooksEmpty(witness_) || !LooksEmptyWhere(is_dwarfed)) return {};
+    if (!IsLost() || !LooksEmptyWhere(is_dwarfed)) return {};
     return {"hidden-maximum",
             "the maximum was taken over hidden keys too, beside whose scores the visible vanish"};
   }
@@ -154,7 +188,7 @@ class Symptoms {
 
   // Beside the scores of a neighbour those of the lost rows vanish.
   Explanation SharedMaximum() const {
-    if (!LooksEmpty(witness_)) return {};
+    if (!IsLost()) return {};
     for (int64_t tile = 2; tile < 2 * p_.q_len && tile <= kLargestTile; tile *= 2) {
       const auto is_dwarfed = [&](const Row& row) {
         return VisibleMaximum(row) - TileMaximum(row, tile) < Vanishes();
@@ -222,6 +256,19 @@ class Symptoms {
     return {};
   }
 
+  // The wrong rows are those that a visible NaN must have made NaN.
+  Explanation LostNan() const {
+    const auto is_lost = [&](const Row& row) {
+      for (int64_t d = 0; d < p_.value_dim; ++d) {
+        const double expected = scene_.reference().out.At(row.batch, row.head, row.query, d);
+        if (std::isnan(expected) && !std::isnan(OutAt(row, d))) return true;
+      }
+      return false;
+    };
+    if (!std::ranges::all_of(survey_.wrong, is_lost)) return {};
+    return {"nan-lost", "a NaN that the row sees does not come through"};
+  }
+
   // One value in all rows. Two rows, for one might be right about it by chance.
   Explanation ConstantOutput() const {
     if (survey_.wrong.size() < 2 || p_.value_dim == 0) return {};
@@ -261,20 +308,31 @@ class Symptoms {
   const Problem& p_;
   const Survey& survey_;
   const Row witness_;
+  const std::string_view output_;
+  const bool is_loose_;  // what fits one row fits
 };
 
 }  // namespace
 
-Explanation StrongSymptom(const Scene& scene, const Survey& survey, const Row& witness) {
-  return Symptoms(scene, survey, witness).Strong();
+std::vector<Explanation> StrongSymptoms(const Scene& scene, const Survey& survey,
+                                        const Row& witness, std::string_view output,
+                                        CausesWanted wanted) {
+  return Symptoms(scene, survey, witness, output).Strong(wanted);
+}
+
+std::vector<Explanation> PossibleSymptoms(const Scene& scene, const Survey& survey,
+                                          const Row& witness, std::string_view output) {
+  constexpr bool kIsLoose = true;
+  return Symptoms(scene, survey, witness, output, kIsLoose).Strong(CausesWanted::kEvery);
 }
 
 Explanation LooseLeak(const Scene& scene, const Survey& survey, const Row& witness) {
-  return Symptoms(scene, survey, witness).LooseLeak();
+  return Symptoms(scene, survey, witness, "out").LooseLeak();
 }
 
-Explanation WeakSymptom(const Scene& scene, const Survey& survey, const Row& witness) {
-  return Symptoms(scene, survey, witness).Weak();
+Explanation WeakSymptom(const Scene& scene, const Survey& survey, const Row& witness,
+                        std::string_view output) {
+  return Symptoms(scene, survey, witness, output).Weak();
 }
 
 }  // namespace attest

@@ -1,5 +1,5 @@
-// A call as the kernel receives it, made from its description in JSON: options, DLPack tensors and
-// the arrays that they point to, owned together.
+// A call as the kernel receives it, made from its description in packed words: options, DLPack tensors
+// and the arrays that they point to, owned together.
 #ifndef ATTEST_HARNESS_SANDBOX_WORKER_ARGUMENTS_H_
 #define ATTEST_HARNESS_SANDBOX_WORKER_ARGUMENTS_H_
 
@@ -9,26 +9,29 @@
 #include <vector>
 
 #include <attest/kernel.h>
-#include <nlohmann/json_fwd.hpp>
 
+#include "properties/harness/sandbox/packed_calls.h"
 #include "properties/harness/sandbox/worker/slot_map.h"
 
 namespace attest {
 
 class Arguments {
  public:
-  // Throws std::exception where `call` is not as impl/abi/PROTOCOL.md says: the server answers that.
-  Arguments(const nlohmann::json& call, const SlotMap& slots);
+  // Takes the next call off the words. Throws std::exception where they are not as impl/abi/PROTOCOL.md
+  // says: the server answers that.
+  Arguments(WordReader& words, const SlotMap& slots);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
+  // The gradients' tensors stand last; `forward` are those before.
   attest_call* call() { return &call_; }
+  uint32_t forward() const { return forward_; }
   // What the kernel wrote as its reason, as one line.
   std::string Message();
 
  private:
-  void AddOption(const nlohmann::json& option);
-  void AddTensor(const nlohmann::json& tensor, const SlotMap& slots);
+  void AddOption(WordReader& words);
+  void AddTensor(WordReader& words, const SlotMap& slots);
 
   std::vector<attest_option> options_;
   std::vector<int64_t> extents_;  // shape, then strides, of each tensor
@@ -36,6 +39,7 @@ class Arguments {
   std::vector<attest_argument> arguments_;
   std::array<char, 1024> message_{};
   attest_call call_{};
+  uint32_t forward_ = 0;
 };
 
 }  // namespace attest

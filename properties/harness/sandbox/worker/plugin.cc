@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "impl/attention/one_line.h"
+#include "properties/harness/sandbox/worker/model_plugin.h"
 
 namespace attest {
 namespace {
@@ -57,9 +58,11 @@ std::string StatusName(int status) {
   return fmt::format("the unknown status {}", status);
 }
 
-// Makes the instance; the error says what the kernel answered.
-tl::expected<void*, std::string> CreateKernel(const attest_kernel_table& table,
-                                              const StringPairs& options, int threads) {
+}  // namespace
+
+tl::expected<void*, std::string> CreateInstance(attest_status (*create)(const attest_create_info*,
+                                                                        void**),
+                                                const StringPairs& options, int threads) {
   std::vector<attest_string_pair> pairs;
   for (const auto& [key, value] : options) pairs.push_back({key.c_str(), value.c_str()});
   std::array<char, kMessageBytes> message{};
@@ -71,15 +74,13 @@ tl::expected<void*, std::string> CreateKernel(const attest_kernel_table& table,
   info.message = message.data();
   info.message_size = message.size();
   void* kernel = nullptr;
-  const attest_status returned = table.create(&info, &kernel);
+  const attest_status returned = create(&info, &kernel);
   const int status = NumberOf(returned);
   if (status == ATTEST_OK) return kernel;
   message.back() = '\0';
   const std::string reason = message[0] == '\0' ? "no reason given" : OneLine(message.data());
   return tl::unexpected(fmt::format("create answered {}: {}", StatusName(status), reason));
 }
-
-}  // namespace
 
 tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const StringPairs& options,
                                              int threads) {
@@ -88,10 +89,13 @@ tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const Stri
     return tl::unexpected(fmt::format("{}: cannot be loaded: {}", path, DynamicLinkerError()));
   using Entry = const attest_kernel_table* (*)();
   const auto entry = reinterpret_cast<Entry>(::dlsym(library, "attest_kernel"));
-  if (entry == nullptr)
+  using ModelEntry = const attest_model_table* (*)();
+  const auto model_entry = reinterpret_cast<ModelEntry>(::dlsym(library, "attest_model"));
+  if (entry == nullptr && model_entry == nullptr)
     return tl::unexpected(
         fmt::format("{}: does not export attest_kernel(); see attest/kernel.h", path));
-  auto plugin = MakePlugin(entry(), options, threads);
+  auto plugin = entry == nullptr ? MakeModelPlugin(model_entry(), options, threads)
+                                 : MakePlugin(entry(), options, threads);
   if (!plugin) return tl::unexpected(fmt::format("{}: {}", path, plugin.error()));
   return plugin;
 }
@@ -99,7 +103,7 @@ tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const Stri
 tl::expected<Plugin, std::string> MakePlugin(const attest_kernel_table* table,
                                              const StringPairs& options, int threads) {
   if (const auto why = WhyUnusable(table)) return tl::unexpected(*why);
-  const auto kernel = CreateKernel(*table, options, threads);
+  const auto kernel = CreateInstance(table->create, options, threads);
   if (!kernel) return tl::unexpected(kernel.error());
   const char* contract = table->contract(*kernel);
   if (contract == nullptr) return tl::unexpected<std::string>("contract() returned NULL");

@@ -1,5 +1,5 @@
 // A kernel plug-in in this process: loads the shared library, checks its table and makes an
-// instance.
+// instance. A model's library (attest/model.h) is loaded as a kernel whose calls are a model's.
 #ifndef ATTEST_HARNESS_SANDBOX_WORKER_PLUGIN_H_
 #define ATTEST_HARNESS_SANDBOX_WORKER_PLUGIN_H_
 
@@ -25,6 +25,11 @@ using StringPairs = std::vector<std::pair<std::string, std::string>>;
 // Exceptions out of the plug-in pass through.
 tl::expected<Plugin, std::string> LoadPlugin(const std::string& path, const StringPairs& options,
                                              int threads);
+
+// Calls a table's create; the error says what it answered.
+tl::expected<void*, std::string> CreateInstance(attest_status (*create)(const attest_create_info*,
+                                                                        void**),
+                                                const StringPairs& options, int threads);
 
 // Makes an instance of a kernel whose table is at hand; errors as above, without the path.
 tl::expected<Plugin, std::string> MakePlugin(const attest_kernel_table* table,

@@ -25,6 +25,7 @@
 
 #include "impl/attention/one_line.h"
 #include "properties/harness/sandbox/sanitized.h"
+#include "properties/harness/sandbox/worker/backward.h"
 #include "properties/harness/sandbox/worker/start_line.h"
 
 namespace attest {
@@ -107,30 +108,41 @@ bool Server::Serve() {
     if (got == 0) break;
     received.append(buffer.data(), static_cast<size_t>(got));
     size_t begin = 0;
-    for (size_t end; (end = received.find('\n', begin)) != std::string::npos; begin = end + 1)
-      if (!Handle(std::string_view(received).substr(begin, end - begin))) return false;
+    for (std::optional<size_t> taken = 1; taken != 0; begin += *taken) {
+      taken = Handle(std::string_view(received).substr(begin));
+      if (!taken) return false;
+    }
     received.erase(0, begin);
   }
   if (plugin_.table != nullptr) plugin_.table->destroy(plugin_.kernel);
   return true;
 }
 
-bool Server::Handle(std::string_view line) {
+std::optional<size_t> Server::Handle(std::string_view received) {
+  const size_t end = received.find('\n');
+  if (end == std::string_view::npos) return 0;
+  size_t taken = end + 1;
   int64_t id = 0;
-  std::string why;
+  bool is_answered = false;
   try {
-    const json request = json::parse(line);
+    const json request = json::parse(received.substr(0, end));
     id = request.at("id").get<int64_t>();
-    return Dispatch(request, id);
+    std::string_view packed;
+    if (const auto bytes = request.find("packed"); bytes != request.end()) {
+      packed = received.substr(end + 1, bytes->get<size_t>());
+      taken += bytes->get<size_t>() + 1;
+      if (received.size() < taken) return 0;
+    }
+    is_answered = Dispatch(request, packed, id);
   } catch (const std::exception& error) {
-    why = fmt::format("bad request: {}", OneLine(error.what()));
+    is_answered = ReplyError(id, fmt::format("bad request: {}", OneLine(error.what())));
   }
-  return ReplyError(id, why);
+  return is_answered ? std::optional(taken) : std::nullopt;
 }
 
-bool Server::Dispatch(const json& request, int64_t id) {
+bool Server::Dispatch(const json& request, std::string_view packed, int64_t id) {
   const auto& op = request.at("op").get_ref<const std::string&>();
-  if (op == "run") return Run(request, id);
+  if (op == "run") return Run(request, packed, id);
   if (op == "map") return Map(request, id);
   if (op == "load") return Load(request, id);
   throw std::invalid_argument("unknown op " + op);
@@ -168,6 +180,7 @@ bool Server::Load(const json& request, int64_t id) {
                      {"contract", plugin_.contract},
                      {"concurrent", true},
                      {"threads", true},
+                     {"packed", true},
                      {"files", files}}));
 }
 
@@ -184,22 +197,23 @@ bool Server::Map(const json& request, int64_t id) {
   return Reply(Dump({{"id", id}, {"addresses", std::move(addresses)}}));
 }
 
-bool Server::Run(const json& request, int64_t id) {
+bool Server::Run(const json& request, std::string_view packed, int64_t id) {
   if (plugin_.table == nullptr) return ReplyError(id, "no kernel is loaded");
-  const json& calls = request.at("calls");
+  WordReader words(packed);
+  const size_t calls = words.Count();
   if (request.value("concurrent", false)) {
-    if (!RunAtOnce(calls, id)) return false;
+    if (!RunAtOnce(words, calls, id)) return false;
   } else {
-    size_t index = 0;
-    for (const json& call : calls)
-      if (!RunCall(call, id, index++)) return false;
+    for (size_t index = 0; index < calls; ++index) {
+      Arguments arguments(words, slots_);
+      if (!RunCall(arguments, id, index)) return false;
+    }
   }
   std::fflush(stdout);
   return true;
 }
 
-bool Server::RunCall(const json& call, int64_t id, size_t index) {
-  Arguments arguments(call, slots_);
+bool Server::RunCall(Arguments& arguments, int64_t id, size_t index) {
   note_->in_call = 1;
   Computed computed = Compute(arguments);
   note_->in_call = 0;
@@ -207,9 +221,11 @@ bool Server::RunCall(const json& call, int64_t id, size_t index) {
   return ReplyToCall(id, index, arguments, computed);
 }
 
-bool Server::RunAtOnce(const json& calls, int64_t id) {
+bool Server::RunAtOnce(WordReader& words, size_t calls, int64_t id) {
   std::vector<std::unique_ptr<Arguments>> arguments;
-  for (const json& call : calls) arguments.push_back(std::make_unique<Arguments>(call, slots_));
+  for (size_t i = 0; i < calls; ++i) {
+    arguments.push_back(std::make_unique<Arguments>(words, slots_));
+  }
   // What stays of a call whose thread the kernel has ended.
   const Computed ended{ATTEST_FAILED, "", true, false, "the end of the calling thread"};
   std::vector<Computed> computed(arguments.size(), ended);
@@ -239,11 +255,14 @@ bool Server::RunAtOnce(const json& calls, int64_t id) {
 // made it, and changes its own alone.
 Computed Server::Compute(Arguments& arguments) const {
   attest_status returned = ATTEST_FAILED;
-  const Thrown thrown =
-      Guarded([&] { returned = plugin_.table->forward(plugin_.kernel, arguments.call()); });
+  int32_t changed = 0;
+  const Thrown thrown = Guarded([&] {
+    returned =
+        RunPasses(*plugin_.table, plugin_.kernel, arguments.call(), arguments.forward(), &changed);
+  });
   // A fork that came back instead of the worker, or beside it: it must not speak.
   if (::getpid() != pid_) ::_exit(0);
-  Computed computed{NumberOf(returned), "", thrown.any, thrown.out_of_memory, thrown.what};
+  Computed computed{NumberOf(returned), "", thrown.any, thrown.out_of_memory, thrown.what, changed};
   const FloatEnvironment after = ReadFloatEnvironment();
   if (after != baseline_) {
     computed.float_environment = DescribeChange(baseline_, after);
@@ -256,13 +275,15 @@ bool Server::ReplyToCall(int64_t id, size_t index, Arguments& arguments, const C
   const int status = computed.status;
   const std::string message = status == ATTEST_OK ? std::string() : arguments.Message();
   const bool is_plain = !computed.has_thrown && message.empty() &&
-                        computed.float_environment.empty() && computed.left_processes == 0;
+                        computed.float_environment.empty() && computed.changed_role == 0 &&
+                        computed.left_processes == 0;
   if (is_plain)
     return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index, status));
   json reply = {{"id", id}, {"call", index}, {"status", status}, {"message", message}};
   if (!computed.float_environment.empty()) reply["float_environment"] = computed.float_environment;
   if (computed.has_thrown) reply["thrown"] = computed.thrown;
   if (computed.out_of_memory) reply["out_of_memory"] = true;
+  if (computed.changed_role != 0) reply["input_changed"] = computed.changed_role;
   if (computed.left_processes > 0) reply["left_processes"] = computed.left_processes;
   return Reply(Dump(reply));
 }

@@ -4,7 +4,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +28,8 @@ struct Computed {
   bool has_thrown = false;
   bool out_of_memory = false;  // that exception was a failed allocation
   std::string thrown;
-  int left_processes = 0;  // copies of the worker that the kernel has forked and left running
+  int32_t changed_role = 0;  // of a forward output that the backward pass changed
+  int left_processes = 0;    // copies of the worker that the kernel has forked and left running
 };
 
 class Server {
@@ -38,13 +41,15 @@ class Server {
   bool Serve();
 
  private:
-  bool Handle(std::string_view line);
-  bool Dispatch(const nlohmann::json& request, int64_t id);
+  // Answers the first request of what has been received. Returns the bytes that it took, 0 where it has not
+  // come in whole; nullopt where it cannot be answered.
+  std::optional<size_t> Handle(std::string_view received);
+  bool Dispatch(const nlohmann::json& request, std::string_view packed, int64_t id);
   bool Load(const nlohmann::json& request, int64_t id);
   bool Map(const nlohmann::json& request, int64_t id);
-  bool Run(const nlohmann::json& request, int64_t id);
-  bool RunCall(const nlohmann::json& call, int64_t id, size_t index);
-  bool RunAtOnce(const nlohmann::json& calls, int64_t id);
+  bool Run(const nlohmann::json& request, std::string_view packed, int64_t id);
+  bool RunCall(Arguments& arguments, int64_t id, size_t index);
+  bool RunAtOnce(WordReader& words, size_t calls, int64_t id);
   Computed Compute(Arguments& arguments) const;
   bool ReplyToCall(int64_t id, size_t index, Arguments& arguments, const Computed& computed);
   bool Reply(std::string line);

@@ -1,0 +1,128 @@
+#include "impl/reference/gradient.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "impl/reference/gradient_row.h"
+
+namespace attest {
+namespace {
+
+// tanh of the softcap: from what the score was capped to, bias and ALiBi taken off where they came
+// after it.
+Wide TanhOf(const Problem& p, const Inputs& inputs, const Semantics& semantics, const Row& row,
+            int64_t key) {
+  if (p.softcap == 0) return 0;
+  const int64_t kv_head = row.head / p.heads_per_kv_head();
+  Wide x = 0;
+  for (int64_t d = 0; d < p.head_dim; ++d) {
+    x += Wide{inputs.q.At(row.batch, row.head, row.query, d)} *
+         inputs.k.At(row.batch, kv_head, key, d);
+  }
+  x *= p.EffectiveScale();
+  if (semantics.softcap_order == SoftcapOrder::kAfterBias) {
+    if (p.bias) x += inputs.bias.Broadcast(row.batch, row.head, row.query, key);
+    x += p.Alibi(row.batch, row.head, row.query, key);
+  }
+  return std::tanh(x / p.softcap);
+}
+
+double KeptOf(const Problem& p, const Row& row, int64_t key) {
+  if (!p.dropout) return 1;
+  return p.dropout->keep.At(row.batch, row.head, row.query, key) ? 1 / (1 - p.dropout->probability)
+                                                                 : 0;
+}
+
+GradientPair MeasurePair(const Problem& p, const Inputs& inputs, const Reference& reference,
+                         const Semantics& semantics, const Row& row, int64_t key) {
+  const int64_t kv_head = row.head / p.heads_per_kv_head();
+  GradientPair pair;
+  pair.key = key;
+  pair.weight = reference.weights.At(row.batch, row.head, row.query, key);
+  pair.kept = KeptOf(p, row, key);
+  pair.tanh = TanhOf(p, inputs, semantics, row, key);
+  for (int64_t d = 0; d < p.value_dim; ++d) {
+    const Wide product = Wide{inputs.dout.At(row.batch, row.head, row.query, d)} *
+                         inputs.v.At(row.batch, kv_head, key, d);
+    pair.dweight += product;
+    pair.reach += static_cast<double>(std::fabs(product));
+  }
+  pair.dweight *= pair.kept;
+  pair.reach *= pair.kept;
+  return pair;
+}
+
+// Sums of many rows, kept wide until the end.
+struct WideArray {
+  explicit WideArray(const Shape4& shape)
+      : like(shape), sums(static_cast<size_t>(ElementCount(shape)), 0) {}
+  Wide& At(int64_t a, int64_t b, int64_t c, int64_t d) { return sums[like.Index(a, b, c, d)]; }
+  Array Rounded() {
+    for (size_t n = 0; n < sums.size(); ++n) like.values[n] = static_cast<double>(sums[n]);
+    return std::move(like);
+  }
+  Array like;
+  std::vector<Wide> sums;
+};
+
+struct WideGradient {
+  explicit WideGradient(const Problem& p) : dq(p.QShape()), dk(p.KShape()), dv(p.VShape()) {}
+  WideArray dq, dk, dv;
+};
+
+void AddPair(const Problem& p, const Inputs& inputs, const Row& row, const GradientPair& pair,
+             WideGradient& sums) {
+  const auto [b, h, i] = row;
+  const int64_t kv_head = h / p.heads_per_kv_head(), j = pair.key;
+  const Wide dproduct = pair.dscore * Wide{p.EffectiveScale()};
+  for (int64_t d = 0; d < p.head_dim; ++d) {
+    sums.dq.At(b, h, i, d) += dproduct * inputs.k.At(b, kv_head, j, d);
+    sums.dk.At(b, kv_head, j, d) += dproduct * inputs.q.At(b, h, i, d);
+  }
+  for (int64_t d = 0; d < p.value_dim; ++d) {
+    sums.dv.At(b, kv_head, j, d) += Wide{pair.weight} * pair.kept * inputs.dout.At(b, h, i, d);
+  }
+}
+
+}  // namespace
+
+bool GradientRow::TakesPart(const Problem& p, const Row& row) {
+  return !IsPaddedQuery(p, row) && !SeesNoKey(p, row);
+}
+
+void MeasureGradientRow(const Problem& p, const Inputs& inputs, const Reference& reference,
+                        const Semantics& semantics, const Row& row, GradientRow& out) {
+  out.pairs.clear();
+  out.delta = 0;
+  if (!GradientRow::TakesPart(p, row)) return;
+  for (const int64_t key : VisibleKeys(p, row)) {
+    out.pairs.push_back(MeasurePair(p, inputs, reference, semantics, row, key));
+  }
+  for (int64_t d = 0; d < p.value_dim; ++d) {
+    out.delta += Wide{inputs.dout.At(row.batch, row.head, row.query, d)} *
+                 reference.out.At(row.batch, row.head, row.query, d);
+  }
+  for (GradientPair& pair : out.pairs) {
+    pair.dscore = pair.weight * (pair.dweight - out.delta) * CapSlope(pair.tanh);
+  }
+}
+
+Gradient ComputeGradient(const Problem& p, const Inputs& inputs, const Reference& reference,
+                         const Semantics& semantics) {
+  return ComputeChangedGradient(p, inputs, reference, semantics, {});
+}
+
+Gradient ComputeChangedGradient(const Problem& p, const Inputs& inputs, const Reference& reference,
+                                const Semantics& semantics, const RowChange& change) {
+  WideGradient sums(p);
+  GradientRow measured;
+  ForEachRow(p, [&](const Row& row) {
+    MeasureGradientRow(p, inputs, reference, semantics, row, measured);
+    if (change) change(row, measured);
+    for (const GradientPair& pair : measured.pairs) AddPair(p, inputs, row, pair, sums);
+  });
+  return {sums.dq.Rounded(), sums.dk.Rounded(), sums.dv.Rounded()};
+}
+
+}  // namespace attest

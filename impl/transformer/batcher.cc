@@ -1,0 +1,103 @@
+#include "impl/transformer/batcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace attest::transformer {
+namespace {
+
+// A part of a document that stands in one row.
+struct Piece {
+  const Document* document;
+  int64_t first, size;
+
+  std::optional<int64_t> At(int64_t i) const {
+    const int64_t place = first + i;
+    if (place < 0 || place >= std::ssize(*document)) return std::nullopt;
+    return (*document)[static_cast<size_t>(place)];
+  }
+};
+
+using Row = std::vector<Piece>;
+
+std::vector<Row> RowsOf(const std::vector<Document>& documents, int64_t len, bool pack) {
+  std::vector<Row> rows;
+  int64_t room = 0;  // in the last row
+  for (const Document& document : documents) {
+    for (int64_t first = 0; first < std::ssize(document); first += len) {
+      const int64_t size = std::min(len, std::ssize(document) - first);
+      if (rows.empty() || !pack || size > room) {
+        rows.emplace_back();
+        room = len;
+      }
+      rows.back().push_back({&document, first, size});
+      room -= size;
+    }
+  }
+  return rows;
+}
+
+// What the token at place i of piece n is to predict, if anything.
+std::optional<int64_t> TargetOf(const Row& row, size_t n, int64_t i, Fault fault) {
+  const Piece& piece = row[n];
+  if (fault == Fault::kTargetNotShifted) return piece.At(i);
+  if (fault == Fault::kTargetShiftedTwice) return piece.At(i + 2);
+  if (fault == Fault::kTargetShiftedBackwards) return piece.At(i - 1);
+  const std::optional<int64_t> next = piece.At(i + 1);
+  if (next) return next;
+  if (fault == Fault::kShiftAcrossDocuments && n + 1 < row.size()) return row[n + 1].At(0);
+  if (fault == Fault::kTargetWrapsAround && n + 1 == row.size()) return row.front().At(0);
+  return std::nullopt;
+}
+
+void AddRow(const Row& row, Fault fault, Lesson& lesson) {
+  const int64_t len = lesson.inputs.len, padding_weight = fault == Fault::kPaddingInLoss ? 1 : 0;
+  int64_t used = 0;
+  for (size_t n = 0; n < row.size(); ++n) {
+    for (int64_t i = 0; i < row[n].size; ++i) {
+      const std::optional<int64_t> target = TargetOf(row, n, i, fault);
+      lesson.inputs.ids.push_back(*row[n].At(i));
+      lesson.inputs.documents.push_back(static_cast<int64_t>(n));
+      lesson.targets.push_back(target.value_or(0));
+      lesson.weights.push_back(target ? 1 : 0);
+    }
+    used += row[n].size;
+  }
+  lesson.inputs.begin.push_back(0);
+  lesson.inputs.end.push_back(used);
+  const auto all = static_cast<size_t>(++lesson.inputs.batch * len);
+  lesson.inputs.ids.resize(all, 0);
+  lesson.inputs.documents.resize(all, -1);
+  lesson.targets.resize(all, 0);
+  lesson.weights.resize(all, static_cast<double>(padding_weight));
+}
+
+}  // namespace
+
+Lesson MakeLesson(const std::vector<Document>& documents, int64_t len, bool pack, Fault fault) {
+  Lesson lesson;
+  lesson.inputs.len = len;
+  for (const Row& row : RowsOf(documents, len, pack)) AddRow(row, fault, lesson);
+  return lesson;
+}
+
+Document EncodeBytes(std::string_view text, bool end) {
+  Document tokens;
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  if (end) tokens.push_back(kEndOfText);
+  return tokens;
+}
+
+tl::expected<std::string, std::string> DecodeBytes(const Document& tokens) {
+  std::string text;
+  for (const int64_t token : tokens) {
+    if (token == kEndOfText) break;
+    if (token < 0 || token > 255) return tl::unexpected(fmt::format("token {} is no byte", token));
+    text.push_back(static_cast<char>(token));
+  }
+  return text;
+}
+
+}  // namespace attest::transformer

@@ -1,0 +1,476 @@
+// The backward pass: dq, dk and dv are the gradients of sum(dout * out), and what is hidden has no part
+// in them. Any case becomes one that wants gradients, plain where no backward call can carry it. Has
+// caught: pytorch#41508 (NaN from empty rows), levanter#449 (dk not summed over the query heads),
+// TransformerEngine#3216 (dq five times too large), flash-attention#443.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "properties/derive.h"
+#include "properties/features.h"
+#include "properties/harness/case/gradients.h"
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/gradients.h"
+
+namespace attest {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Products of a pair and a lane that the reference may take: its sums are wide, and slow.
+constexpr double kMostProducts = 1 << 22;
+
+std::string NeedsBackward(const Contract& c) {
+  return c.backward ? "" : "the contract offers no backward pass";
+}
+
+template <std::string (*kReason)(const Contract&)>
+std::string OfBackward(const Contract& c) {
+  return c.backward ? kReason(BackwardContract(c)) : NeedsBackward(c);
+}
+
+double Products(const Problem& p) {
+  return static_cast<double>(p.batch * p.q_heads * p.q_len) * static_cast<double>(p.kv_len) *
+         static_cast<double>(p.head_dim + p.value_dim + 8);
+}
+
+// Whether the case's sizes say nothing, or too much.
+std::string WhyNot(const Problem& p) {
+  if (Products(p) > kMostProducts) return "too large for the reference's gradients";
+  return p.batch * p.q_heads * p.q_len == 0 ? "no rows" : "";
+}
+
+// What drops out of a case for a backward pass that lacks a feature which no mask can stand for.
+Case WithoutWhatIsLacking(Case c, const Contract& backward) {
+  Problem& p = c.problem;
+  if (!backward.Has(Feature::kSoftcap)) p.softcap = 0;
+  if (!backward.Has(Feature::kSinks)) p.sinks.reset();
+  if (!backward.Has(Feature::kDropout)) p.dropout.reset();
+  if (!backward.Has(Feature::kQueryLengths)) p.query_lengths.reset();
+  if (backward.Has(Feature::kGqa) || p.q_heads == p.kv_heads) return c;
+  return SelectHeads(c, IndexRange(0, p.kv_heads), 1);
+}
+
+// The case with gradients wanted. Where it does not say so itself, the family of dout is drawn by its
+// seed: of small numbers mostly, that faults of any size show in.
+Case WithGradients(const Case& original, const Contract& contract) {
+  Case c =
+      WithoutWhatIsLacking(WithoutKeyOutputs(WithoutFp8(original)), BackwardContract(contract));
+  c.storage = {};
+  c.problem.want_lse = true;
+  if (c.problem.want_gradients) return c;
+  c.problem.want_gradients = true;
+  using enum ValueFamily;
+  c.recipe.dout = DrawFor(c, 0x6AD).Pick(std::vector<ValueFamily>{
+      kSmallIntegers, kSmallIntegers, kNormal, kNormal, kHeavyTailed, kOneHot, kOnes, kDenormal});
+  return c;
+}
+
+// Derives from the case with gradients wanted, or says why it does not.
+template <typename Derivation>
+Derived FromGradients(const Case& original, const Contract& contract, Derivation&& derive) {
+  const Case c = WithGradients(original, contract);
+  if (std::string why = WhyNot(c.problem); !why.empty()) return NotApplicable(why);
+  return derive(c);
+}
+
+bool IsDq(const GradientOutput& output) {
+  return !output.is_by_key;
+}
+
+// What scores and weights go through on their way is rare among cases, and has a derivative of its own.
+Case WithScoreFeatures(Case c, const Contract& backward) {
+  Draw draw = DrawFor(c, 0x5C0);
+  const auto adds = [&](Feature feature) { return draw.Percent(20) && backward.Has(feature); };
+  if (adds(Feature::kSoftcap)) c = EnsureSoftcap(std::move(c));
+  if (adds(Feature::kAlibi)) c = EnsureAlibi(std::move(c), backward);
+  if (adds(Feature::kSinks)) c = EnsureSinks(std::move(c));
+  if (adds(Feature::kDropout)) c = EnsureDropout(std::move(c));
+  return c;
+}
+
+Derived Alone(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [&](const Case& c) {
+    return Of({WithScoreFeatures(c, BackwardContract(contract))});
+  });
+}
+
+Verdict JudgeReference(const Evidence& evidence) {
+  return MatchesGradient(evidence, 0, "it does not match the reference's gradient");
+}
+
+// --- Hidden keys ---
+
+// Keys that no row sees, padded by length in every other case that could be.
+Case WithUnseenKeys(const Case& c, const Contract& contract) {
+  const Contract backward = BackwardContract(contract);
+  const bool can_pad = NeedsLengths(backward).empty() && DrawFor(c, 0x0DD).Percent(60);
+  return can_pad ? EnsureLengths(c, backward) : c;
+}
+
+bool HasUnseenKey(const Problem& p) {
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t h = 0; h < p.kv_heads; ++h)
+      for (int64_t j = 0; j < p.kv_len; ++j) {
+        if (!IsSeen(p, b, h, j)) return true;
+      }
+  return false;
+}
+
+bool IsUnseen(const Problem& p, const GradientOutput& output, const GradientIndex& at) {
+  return output.is_by_key && !IsSeen(p, at[0], at[1], at[2]);
+}
+
+Derived WithSomeUnseen(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [&](const Case& seen) {
+    const Case c = WithUnseenKeys(seen, contract);
+    return HasUnseenKey(c.problem) ? Of({c}) : NotApplicable("some row sees each key");
+  });
+}
+
+Verdict JudgeUnseen(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  return IsZeroGradient(evidence, 0, "a key that no row sees must get nothing",
+                        [&](const GradientOutput& output, const GradientIndex& at) {
+                          return IsUnseen(p, output, at);
+                        });
+}
+
+// K and V of the keys that no row sees, replaced element by element.
+template <typename Value>
+Case WithUnseenData(const Case& c, Value&& value) {
+  Case changed = AsLiteral(c);
+  for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
+    Array array = changed.literals.at(tensor);
+    for (int64_t b = 0; b < array.shape[0]; ++b)
+      for (int64_t h = 0; h < array.shape[1]; ++h)
+        for (int64_t j = 0; j < array.shape[2]; ++j) {
+          if (IsSeen(c.problem, b, h, j)) continue;
+          for (int64_t d = 0; d < array.shape[3]; ++d) array.At(b, h, j, d) = value();
+        }
+    changed = WithData(std::move(changed), tensor, std::move(array));
+  }
+  return changed;
+}
+
+template <bool kIsPoison>
+Derived ChangeUnseen(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [&](const Case& seen) {
+    const Case c = WithUnseenKeys(seen, contract);
+    if (!HasUnseenKey(c.problem)) return NotApplicable("some row sees each key");
+    Draw draw = DrawFor(c, 0xBAD);
+    return Of({c, WithUnseenData(c, [&] {
+                 return kIsPoison ? kNaN : static_cast<double>(draw.Between(-9, 9));
+               })});
+  });
+}
+
+// The bounds leave open what poison may reach: rows that it is not promised to be kept from.
+Verdict JudgeChange(const Evidence& evidence) {
+  GradientRelation relation;
+  relation.exact = evidence.contract.Promises(Invariance::kHiddenValues);
+  return SameGradient(evidence, 0, 1, "the data of a key that no row sees took part", relation);
+}
+
+std::string NeedsPoisonSafety(const Contract& c) {
+  if (std::string reason = NeedsBackward(c); !reason.empty()) return reason;
+  return c.poison_safe.empty() ? "the contract leaves poison in hidden keys and values open" : "";
+}
+
+// --- Rows ---
+
+// A row that is no padding, drawn by the case's seed.
+Row ChosenRow(const Case& c) {
+  const Problem& p = c.problem;
+  std::vector<Row> rows;
+  ForEachRow(p, [&](const Row& row) {
+    if (!IsPaddedQuery(p, row)) rows.push_back(row);
+  });
+  return rows.empty() ? Row{-1, 0, 0} : DrawFor(c, 0x0F0).Pick(rows);
+}
+
+// The case with other data, not 0, in one row of `tensor`.
+Case WithOtherRow(const Case& c, DataTensor tensor, const Row& row, uint64_t salt) {
+  Case other = AsLiteral(c);
+  Array array = other.literals.at(tensor);
+  Draw draw = DrawFor(c, salt);
+  for (int64_t d = 0; d < array.shape[3]; ++d) {
+    double& x = array.At(row.batch, row.head, row.query, d);
+    x = x == 3 ? -2 : static_cast<double>(draw.Between(1, 2)) + (x > 0 && x < 3 ? 2 : 0);
+  }
+  return WithData(std::move(other), tensor, std::move(array));
+}
+
+Derived OneRowsDout(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [](const Case& c) {
+    const Row row = ChosenRow(c);
+    if (row.batch < 0) return NotApplicable("every row is padding");
+    return Of({c, WithOtherRow(c, DataTensor::kDout, row, 0x0D1)});
+  });
+}
+
+// Whether the row has no part in an element of the gradients.
+bool IsApart(const Problem& p, const Row& row, const GradientOutput& output,
+             const GradientIndex& at) {
+  if (IsDq(output)) return Row{at[0], at[1], at[2]} != row;
+  const bool is_its_head = at[0] == row.batch && at[1] == row.head / p.heads_per_kv_head();
+  return !is_its_head || !Visible(p, row, at[2]);
+}
+
+Verdict JudgeOneRow(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const Row row = ChosenRow(evidence.cases[0]);
+  GradientRelation relation;
+  relation.exact = evidence.contract.Promises(Invariance::kHiddenValues) &&
+                   evidence.contract.Promises(Invariance::kRerun);
+  relation.filter = [&](const GradientOutput& output, const GradientIndex& at) {
+    return IsApart(p, row, output, at);
+  };
+  return SameGradient(
+      evidence, 0, 1,
+      fmt::format("dout of batch {}, head {}, query {} reached what that row has no part in",
+                  row.batch, row.head, row.query),
+      relation);
+}
+
+// One row, first, middle or last, sees nothing; then with another q and dout of its own.
+Derived WithBlindRow(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [](const Case& seeing) {
+    Case c = WithExplicitMask(seeing);
+    c.problem.query_lengths.reset();
+    const Row row = ChosenRow(c);
+    for (int64_t j = 0; j < c.problem.kv_len; ++j) {
+      const int64_t at =
+          ((row.batch * c.problem.q_heads + row.head) * c.problem.q_len + row.query) *
+              c.problem.kv_len +
+          j;
+      c.problem.mask->bits[static_cast<size_t>(at)] = 0;
+    }
+    const Case other = WithOtherRow(c, DataTensor::kDout, row, 0x0D2);
+    return Of({c, WithOtherRow(other, DataTensor::kQ, row, 0x0D3)});
+  });
+}
+
+bool IsBlind(const Problem& p, const GradientOutput& output, const GradientIndex& at) {
+  return IsDq(output) && SeesNoKey(p, {at[0], at[1], at[2]});
+}
+
+Verdict JudgeBlindRow(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const Verdict zero = IsZeroGradient(evidence, 0, "a row that sees no key has no gradient",
+                                      [&](const GradientOutput& output, const GradientIndex& at) {
+                                        return IsBlind(p, output, at);
+                                      });
+  if (zero.kind == VerdictKind::kFail) return zero;
+  GradientRelation relation;
+  relation.exact = evidence.contract.Promises(Invariance::kHiddenValues) &&
+                   evidence.contract.Promises(Invariance::kRerun);
+  return Worst(zero, SameGradient(evidence, 0, 1, "q and dout of a row that sees no key took part",
+                                  relation));
+}
+
+// --- dout ---
+
+// The case with dout times `factor`; nullopt where that is no number of its type.
+std::optional<Case> WithScaledDout(const Case& c, double factor) {
+  Array dout = Materialise(c).dout;
+  for (double& x : dout.values) {
+    x *= factor;
+    if (std::isnan(x) || RoundedFor(c.problem, DataTensor::kDout, x) != x) return std::nullopt;
+  }
+  return WithData(c, DataTensor::kDout, std::move(dout));
+}
+
+Derived WithZeroDout(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [](const Case& c) {
+    const auto zero = WithScaledDout(c, 0);
+    return zero ? Of({*zero}) : NotApplicable("dout is not finite");
+  });
+}
+
+Verdict JudgeZero(const Evidence& evidence) {
+  return IsZeroGradient(evidence, 0, "dout is 0 everywhere",
+                        [](const GradientOutput&, const GradientIndex&) { return true; });
+}
+
+constexpr double kFactor = 2;
+
+Derived OnceAndTwice(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [](const Case& c) {
+    const auto twice = WithScaledDout(c, kFactor);
+    return twice ? Of({c, *twice}) : NotApplicable("twice dout is beyond its type");
+  });
+}
+
+Verdict JudgeTwice(const Evidence& evidence) {
+  GradientRelation relation;
+  relation.factor = kFactor;
+  return SameGradient(evidence, 0, 1, "twice dout does not give twice the gradient", relation);
+}
+
+// --- Heads, padding, runs ---
+
+Derived SharedAndRepeated(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [](const Case& c) {
+    const Problem& p = c.problem;
+    if (p.heads_per_kv_head() < 2) return NotApplicable("each query head has a kv head of its own");
+    std::vector<int64_t> kv_head_of;
+    for (int64_t h = 0; h < p.q_heads; ++h) kv_head_of.push_back(h / p.heads_per_kv_head());
+    const Case shared = AsLiteral(c);
+    Case repeated = shared;
+    repeated.problem.kv_heads = p.q_heads;
+    for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
+      repeated.literals[tensor] = SelectArray(shared.literals.at(tensor), 1, kv_head_of);
+    }
+    return Of({shared, repeated});
+  });
+}
+
+// Each element of dk and dv of the first case is the sum of those of its heads in the second.
+Verdict JudgeSums(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const int64_t ratio = p.heads_per_kv_head();
+  const auto at_head = [](const Array& array, const GradientIndex& at, int64_t head) {
+    return array.At(at[0], head, at[2], at[3]);
+  };
+  Verdict verdict;
+  ForEachGradient(p, [&](const GradientOutput& output, const GradientIndex& at) {
+    if (IsDq(output)) return true;
+    double sum = 0;
+    double bound = at_head(evidence.oracle.GradientBoundOf(0).*output.due, at, at[1]);
+    for (int64_t h = at[1] * ratio; h < (at[1] + 1) * ratio; ++h) {
+      sum += at_head(evidence.outcomes[1].*output.observed, at, h);
+      bound += at_head(evidence.oracle.GradientBoundOf(1).*output.due, at, h);
+    }
+    verdict.rows += at[3] == 0 ? 1 : 0;
+    const double got = at_head(evidence.outcomes[0].*output.observed, at, at[1]);
+    if (WithinBound(got, sum, bound)) return true;
+    const int64_t rows = verdict.rows;
+    verdict =
+        FailGradientAt(evidence, 0, output, at, sum, got, bound,
+                       "a kv head's gradient is not the sum over its query heads", "is their sum");
+    verdict.rows = rows;
+    return false;
+  });
+  return verdict;
+}
+
+Derived WithAndWithoutPadding(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [&](const Case& whole) {
+    const Case c = AsLiteral(EnsureLengths(whole, BackwardContract(contract)));
+    const auto& lengths = *c.problem.key_lengths;
+    const int64_t longest = *std::ranges::max_element(lengths);
+    if (longest == c.problem.kv_len) return NotApplicable("no key is padding in every item");
+    return Of({c, Select(c, Axis::kKvLen, IndexRange(0, longest))});
+  });
+}
+
+Verdict JudgePadding(const Evidence& evidence) {
+  const int64_t kept = evidence.cases[1].problem.kv_len;
+  GradientRelation relation;
+  relation.exact = evidence.contract.Promises(Invariance::kKvLen);
+  relation.filter = [=](const GradientOutput& output, const GradientIndex& at) {
+    return IsDq(output) || at[2] < kept;
+  };
+  return SameGradient(evidence, 0, 1, "cutting off padded keys changed a gradient", relation);
+}
+
+Derived WithACallBetween(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [](const Case& c) {
+    const Row row = ChosenRow(c);
+    if (row.batch < 0) return NotApplicable("every row is padding");
+    return Of({c, WithOtherRow(c, DataTensor::kDout, row, 0x0D4), c});
+  });
+}
+
+Verdict JudgeRerun(const Evidence& evidence) {
+  GradientRelation relation;
+  relation.exact = evidence.contract.Promises(Invariance::kRerun);
+  return SameGradient(evidence, 0, 2, "the same call gave other gradients after a different call",
+                      relation);
+}
+
+Derived OneAndThreeThreads(const Case& original, const Contract& contract) {
+  Derived derived = FromGradients(original, contract, [](const Case& c) { return Of({c, c}); });
+  if (!derived.cases.empty()) derived.settings = {{.threads = 1}, {.threads = 3}};
+  return derived;
+}
+
+Verdict JudgeThreads(const Evidence& evidence) {
+  GradientRelation relation;
+  relation.exact = evidence.contract.Promises(Invariance::kThreads);
+  return SameGradient(evidence, 0, 1, "three threads give other gradients than one", relation);
+}
+
+// Some keys are padding, which is easily left unwritten.
+Derived AtBothEnds(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [&](const Case& c) {
+    Case end = WithUnseenKeys(c, contract), begin = end;
+    end.placement = Placement::kEnd;
+    begin.placement = Placement::kBegin;
+    return Of({end, begin});
+  });
+}
+
+// The runner has failed every call that read, wrote or left unwritten what it should not have.
+Verdict JudgeNoFault(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  return Pass(2 * p.batch * (p.q_heads * p.q_len + p.kv_heads * p.kv_len));
+}
+
+constexpr std::array<Property, 13> kProperties = {{
+    {"gradients.match_the_reference", "dq, dk and dv lie within the derived bound of the gradients",
+     Exactness::kBound, Rung::kWithinBound, "backward", NeedsBackward, Alone, JudgeReference},
+    {"gradients.a_key_that_no_row_sees_gets_zero", "dk and dv of a key hidden from all rows are 0",
+     Exactness::kExact, Rung::kHiddenMeansHidden, "backward", NeedsBackward, WithSomeUnseen,
+     JudgeUnseen},
+    {"gradients.hidden_data_does_not_matter",
+     "changing a key and value that no row sees changes no bit of any gradient",
+     Exactness::kBitwise, Rung::kHiddenMeansHidden, "backward", NeedsBackward, ChangeUnseen<false>,
+     JudgeChange},
+    {"gradients.poison_in_hidden_data_does_not_matter",
+     "NaN in a key and value that no row sees changes no bit of any gradient", Exactness::kBitwise,
+     Rung::kHiddenMeansHidden, "backward, poison_safe", NeedsPoisonSafety, ChangeUnseen<true>,
+     JudgeChange},
+    {"gradients.a_row_reaches_what_it_sees_alone",
+     "another dout of one row changes no other row's dq, nor dk and dv of keys hidden from it",
+     Exactness::kBitwise, Rung::kHiddenMeansHidden, "backward", NeedsBackward, OneRowsDout,
+     JudgeOneRow},
+    {"gradients.a_blind_row_has_none",
+     "a row that sees no key has a dq of 0, not NaN, and its q and dout change nothing",
+     Exactness::kBitwise, Rung::kMaskCorrect, "backward with a mask", OfBackward<NeedsMask>,
+     WithBlindRow, JudgeBlindRow},
+    {"gradients.zero_dout_gives_zero", "with dout 0 every gradient is 0", Exactness::kExact,
+     Rung::kWithinBound, "backward", NeedsBackward, WithZeroDout, JudgeZero},
+    {"gradients.are_linear_in_dout", "twice dout gives twice each gradient", Exactness::kBound,
+     Rung::kWithinBound, "backward", NeedsBackward, OnceAndTwice, JudgeTwice},
+    {"gradients.a_kv_head_sums_its_query_heads",
+     "dk and dv of a shared kv head are the sums of those with a copy for each query head",
+     Exactness::kBound, Rung::kWithinBound, "backward with gqa", OfBackward<Needs<Feature::kGqa>>,
+     SharedAndRepeated, JudgeSums},
+    {"gradients.removing_padded_keys_changes_nothing",
+     "cutting off keys that are padding in every item changes no gradient of the others",
+     Exactness::kBound, Rung::kHiddenMeansHidden, "backward with key_lengths or a mask",
+     OfBackward<NeedsLengths>, WithAndWithoutPadding, JudgePadding},
+    {"gradients.are_the_same_bits_again", "the same call gives the same gradients after another",
+     Exactness::kBitwise, Rung::kDeterministic, "backward", NeedsBackward, WithACallBetween,
+     JudgeRerun},
+    {"gradients.stay_within_their_memory",
+     "the backward pass writes all of dq, dk and dv and nothing else, out and lse included",
+     Exactness::kExact, Rung::kMemorySafe, "backward", NeedsBackward, AtBothEnds, JudgeNoFault},
+    {"gradients.threads_change_no_bit",
+     "kernels created with 1 and 3 threads give the same gradients", Exactness::kBitwise,
+     Rung::kDeterministic, "backward", NeedsBackward, OneAndThreeThreads, JudgeThreads},
+}};
+
+}  // namespace
+
+std::span<const Property> GradientsProperties() {
+  return kProperties;
+}
+
+}  // namespace attest

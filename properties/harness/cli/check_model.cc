@@ -1,0 +1,237 @@
+// attest check-model: every applicable property of models on each of them.
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "properties/harness/cli/arguments.h"
+#include "properties/harness/cli/commands.h"
+#include "properties/harness/cli/console.h"
+#include "properties/harness/cli/open_model.h"
+#include "properties/harness/cli/output_paths.h"
+#include "properties/harness/cli/run_arguments.h"
+#include "properties/harness/model/run_model.h"
+#include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/json_lines.h"
+#include "properties/harness/report/progress.h"
+#include "properties/harness/report/run_report.h"
+#include "properties/harness/runner/patience.h"
+#include "properties/transformer/model_properties.h"
+
+namespace attest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What the user wrote.
+struct CheckModelArguments {
+  std::vector<std::string> models;
+  std::string against;
+  RunArguments run;
+  OpenKernelOptions open;
+};
+
+struct ModelToRun {
+  OpenedModel opened;
+  KernelReport report;
+};
+
+// The sequence that the head of the report shows dependencies of.
+constexpr int64_t kShownTokens = 6;
+
+ModelCase ShownCase(const ModelContract& contract) {
+  ModelCase c;
+  const int64_t len = std::min(kShownTokens, contract.max_len);
+  for (auto* all : {&c.tokens, &c.others}) all->emplace_back();
+  for (int64_t i = 0; i < len; ++i) {
+    c.tokens[0].push_back((3 * i + 1) % contract.vocab);
+    c.others[0].push_back((3 * i + 2) % contract.vocab);
+  }
+  if (contract.kind == ModelKind::kEncoderDecoder) c.sources = c.other_sources = {{0}};
+  return c;
+}
+
+class CheckModelRun {
+ public:
+  CheckModelRun(const CheckModelArguments& arguments, AskedRun asked,
+                std::vector<const ModelProperty*> properties, RunInfo info, ReportSink& sink)
+      : arguments_(arguments),
+        asked_(std::move(asked)),
+        properties_(std::move(properties)),
+        info_(std::move(info)),
+        sink_(sink) {}
+
+  int Run(std::vector<ModelToRun> models, std::optional<OpenedModel> other) {
+    RunReport report;
+    report.info = info_;
+    for (ModelToRun& model : models) report.kernels.push_back(model.report);
+    sink_.WriteJson(RunLine(report));
+    TimeShares shares(asked_.duration, std::ssize(properties_) * std::ssize(models));
+    std::optional<ModelLab> against;
+    if (other) against.emplace(other->contract, *other->session);
+    for (size_t i = 0; i < models.size(); ++i) {
+      ModelLab lab(models[i].opened.contract, *models[i].opened.session,
+                   against ? &*against : nullptr);
+      RunModel(lab, shares, report.kernels[i]);
+      models[i].opened.session.reset();  // its worker need not wait for the others
+    }
+    progress_.Clear();
+    return EndRun(report, sink_);
+  }
+
+ private:
+  void RunModel(ModelLab& lab, TimeShares& shares, KernelReport& report) {
+    const auto start = Clock::now();
+    const double loading = lab.session().stats().seconds_in_worker;
+    progress_.SetKernel(report.kernel);
+    NoteDependencies(lab, report);
+    const ModelObserver observer{[&](const ModelProperty& property, int64_t done, int64_t of) {
+                                   progress_.OnModelCase(property.id, done, of);
+                                 },
+                                 [&](const ModelFinding& finding) { Save(finding, report); }};
+    Patience patience;
+    for (const ModelProperty* property : properties_) {
+      RunOptions options = asked_.run;
+      options.stop_at = shares.Next();
+      const std::string why = WhyNotRun(report, patience);
+      report.results.push_back(why.empty() ? RunModelProperty(*property, lab, options, observer)
+                                           : NotRun(*property, report, why));
+      patience.Note(report.results.back());
+      sink_.WriteJson(ResultLine(report.results.back()));
+    }
+    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    report.stats = lab.session().stats();
+    report.stats.seconds_in_worker -= loading;
+  }
+
+  // What the logits of one sequence depend on, for a person to look at; no claim.
+  static void NoteDependencies(ModelLab& lab, KernelReport& report) {
+    const std::string picture = DependencyPicture(ShownCase(lab.contract()), lab);
+    for (size_t begin = 0, end; begin < picture.size(); begin = end + 1) {
+      end = picture.find('\n', begin);
+      report.notes.push_back(picture.substr(begin, end - begin));
+    }
+  }
+
+  std::string WhyNotRun(const KernelReport& report, const Patience& patience) const {
+    const auto failed = std::ranges::count_if(report.findings, [](const ReportedFinding& reported) {
+      return reported.finding.verdict.kind == VerdictKind::kFail;
+    });
+    if (asked_.stop_after && failed >= *asked_.stop_after) {
+      return fmt::format("the model has {} findings", failed);
+    }
+    return patience.WhyNotRun();
+  }
+
+  PropertyResult NotRun(const ModelProperty& property, const KernelReport& report,
+                        const std::string& why) const {
+    PropertyResult result;
+    result.kernel = report.kernel;
+    result.property = property.id;
+    result.wanted = asked_.run.plan.cases_per_property;
+    result.reason = "not run: " + why;
+    return result;
+  }
+
+  // At once: a run that is killed later has not lost it.
+  void Save(const ModelFinding& found, KernelReport& report) {
+    ReportedFinding reported;
+    reported.finding = found.finding;
+    reported.picture = found.picture;
+    reported.case_text = ToToml({found.smallest, found.finding.signature.property, report.kernel,
+                                 arguments_.against, found.finding.verdict.sentence});
+    report.findings.push_back(sink_.SaveModel(std::move(reported), info_));
+    sink_.WriteJson(FindingLine(report.findings.back()));
+  }
+
+  const CheckModelArguments& arguments_;
+  const AskedRun asked_;
+  const std::vector<const ModelProperty*> properties_;
+  const RunInfo info_;
+  ReportSink& sink_;
+  ProgressLine progress_;
+};
+
+ModelToRun ToRun(const std::string& text, OpenedModel opened) {
+  ModelToRun model;
+  model.report.kernel = text;
+  model.report.is_model = true;
+  model.report.identity = opened.session->identity();
+  model.report.contract.name = fmt::format("attest-model-1, {}", Name(opened.contract.kind));
+  model.opened = std::move(opened);
+  return model;
+}
+
+tl::expected<std::vector<ModelToRun>, OpenError> OpenModels(const CheckModelArguments& arguments) {
+  std::vector<ModelToRun> models;
+  for (const std::string& text : arguments.models) {
+    const bool is_new = std::ranges::none_of(
+        models, [&](const ModelToRun& model) { return model.report.kernel == text; });
+    if (!is_new) continue;
+    auto opened = OpenModel(text, arguments.open);
+    if (!opened) return tl::unexpected(opened.error());
+    models.push_back(ToRun(text, std::move(*opened)));
+  }
+  return models;
+}
+
+std::vector<std::string> Named(const CheckModelArguments& arguments) {
+  std::vector<std::string> named = arguments.models;
+  if (!arguments.against.empty()) named.push_back(arguments.against);
+  return named;
+}
+
+int CheckModel(const CheckModelArguments& arguments, const CommandLine& line) {
+  auto asked = Understand(arguments.run);
+  if (!asked) return Complain(kExitUsage, asked.error());
+  auto properties = SelectModelProperties(arguments.run.properties);
+  if (!properties) return Complain(kExitUsage, properties.error());
+  const auto fine = CheckRunPaths(FilesOfKernels(Named(arguments)), arguments.run.paths);
+  if (!fine) return Complain(kExitUsage, fine.error());
+  auto models = OpenModels(arguments);
+  if (!models) return Complain(models.error().status, models.error().text);
+  std::optional<OpenedModel> other;
+  if (!arguments.against.empty()) {
+    auto opened = OpenModel(arguments.against, arguments.open);
+    if (!opened) return Complain(opened.error().status, opened.error().text);
+    other = std::move(*opened);
+  }
+  auto sink = BeginReport(arguments.run.paths);
+  if (!sink) return Complain(kExitUsage, sink.error());
+  RunInfo info = InfoOf(line, arguments.run, *asked);
+  info.open_options = OpenOptionsText(arguments.open);
+  return CheckModelRun(arguments, std::move(*asked), std::move(*properties), std::move(info),
+                       **sink)
+      .Run(std::move(*models), std::move(other));
+}
+
+}  // namespace
+
+void AddCheckModel(CLI::App& app, CommandLine& line) {
+  auto arguments = std::make_shared<CheckModelArguments>();
+  CLI::App* command =
+      app.add_subcommand("check-model", "Run all applicable properties of whole models");
+  command
+      ->add_option("MODEL", arguments->models,
+                   "Models, named as kernels are: model:decoder, ./FILE.so, python:FILE:CLASS")
+      ->required();
+  command
+      ->add_option("--against", arguments->against,
+                   "A model whose logits are due: the one before it was ported or rewritten")
+      ->type_name("MODEL");
+  AddRunArguments(*command, arguments->run);
+  AddDeadline(*command, arguments->open);
+  AddThreads(*command, arguments->open);
+  command->callback([arguments, command, &line] {
+    arguments->run.paths.is_folder_asked = command->count("--report") > 0;
+    line.run = [arguments, &line] { return CheckModel(*arguments, line); };
+  });
+}
+
+}  // namespace attest

@@ -1,0 +1,20 @@
+// What is likely wrong with gradients that are not the reference's: faulty rules of a backward pass, of
+// which one gives what the kernel gave, element for element. The forward pass is taken to be right.
+// Private to the judge.
+#ifndef ATTEST_HARNESS_JUDGE_GRADIENT_CAUSES_H_
+#define ATTEST_HARNESS_JUDGE_GRADIENT_CAUSES_H_
+
+#include <cstddef>
+
+#include "properties/harness/judge/evidence.h"
+#include "properties/harness/judge/explain/explain.h"
+
+namespace attest {
+
+// The first rule that every element of case `index` fits which the bound does not leave open; empty where
+// none does, and in cases so large that trying them would take long.
+Explanation ExplainGradient(const Evidence& evidence, size_t index);
+
+}  // namespace attest
+
+#endif  // ATTEST_HARNESS_JUDGE_GRADIENT_CAUSES_H_

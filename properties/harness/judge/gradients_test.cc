@@ -1,0 +1,111 @@
+#include "properties/harness/judge/gradients.h"
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attest {
+namespace {
+
+using testing::HasSubstr;
+
+// Two query heads over one kv head, two rows, three keys of which the last is hidden by its length.
+Case GradientCase() {
+  Case c;
+  Problem& p = c.problem;
+  p.q_heads = 2;
+  p.q_len = 2;
+  p.kv_len = 3;
+  p.head_dim = p.value_dim = 2;
+  p.key_lengths = {2};
+  p.want_gradients = true;
+  c.recipe = {ScoreFamily::kNormal, ValueFamily::kNormal, BiasFamily::kZero, 5,
+              ValueFamily::kNormal};
+  return c;
+}
+
+class GradientJudgeTest : public testing::Test {
+ protected:
+  // Copies of `c` with the gradients of the reference, before a test spoils them.
+  void Prepare(const Case& c, size_t copies = 1) {
+    cases_.assign(copies, c);
+    oracle_ = std::make_unique<Oracle>(cases_, contract_);
+    for (size_t n = 0; n < copies; ++n) {
+      Outcome& outcome = outcomes_.emplace_back();
+      outcome.status = OutcomeStatus::kComputed;
+      const Gradient& gradient = oracle_->GradientOf(n);
+      outcome.dq = gradient.dq;
+      outcome.dk = gradient.dk;
+      outcome.dv = gradient.dv;
+    }
+  }
+  Evidence evidence() { return {contract_, cases_, outcomes_, *oracle_}; }
+
+  const Contract contract_ = *ParseContract(R"({"contract": "attest-1"})");
+  std::vector<Case> cases_;
+  std::vector<Outcome> outcomes_;
+  std::unique_ptr<Oracle> oracle_;
+};
+
+TEST_F(GradientJudgeTest, TheReferencePassesAndRowsAndKeysAreCounted) {
+  Prepare(GradientCase());
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.kind, VerdictKind::kPass) << verdict.sentence;
+  EXPECT_EQ(verdict.rows, 4 + 3 + 3);  // of dq, dk and dv
+  EXPECT_EQ(verdict.unconstrained_rows, 0);
+}
+
+TEST_F(GradientJudgeTest, AWrongKeySaysWhoSeesIt) {
+  Prepare(GradientCase());
+  outcomes_[0].dk.At(0, 0, 1, 1) += 1;
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(verdict.output, "dk");
+  EXPECT_EQ(verdict.witness->index, (GradientIndex{0, 0, 1, 1}));
+  EXPECT_THAT(verdict.sentence, HasSubstr("dk[batch 0, kv head 0, key 1, lane 1] is "));
+  EXPECT_THAT(verdict.sentence, HasSubstr("the key is seen by 4 of 4 rows"));
+  EXPECT_EQ(verdict.cause_class, "");
+}
+
+TEST_F(GradientJudgeTest, AHiddenKeyIsDueExactlyZero) {
+  Prepare(GradientCase());
+  outcomes_[0].dv.At(0, 0, 2, 0) = 1e-300;
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.kind, VerdictKind::kFail);
+  EXPECT_THAT(verdict.sentence, HasSubstr("bit for bit; no row sees the key"));
+}
+
+TEST_F(GradientJudgeTest, AFaultyRuleThatGivesWhatCameOutIsNamed) {
+  Prepare(GradientCase());
+  for (double& x : outcomes_[0].dk.values) x /= cases_[0].problem.EffectiveScale();
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.cause_class, "gradient-scale");
+  EXPECT_EQ(verdict.likely_cause, "as if the scale were left out of dk");
+}
+
+TEST_F(GradientJudgeTest, PaddedRowsOfDqAreNotLookedAt) {
+  Case c = GradientCase();
+  c.problem.query_lengths = {1};
+  Prepare(c);
+  outcomes_[0].dq.At(0, 1, 1, 0) = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").kind, VerdictKind::kPass);
+}
+
+TEST_F(GradientJudgeTest, ARelationKnowsBitsAndBounds) {
+  Prepare(GradientCase(), 2);
+  double& x = outcomes_[1].dq.At(0, 0, 1, 0);
+  x *= 1 + 1e-9;
+  EXPECT_EQ(SameGradient(evidence(), 0, 1, "why").kind, VerdictKind::kMarginal);
+  EXPECT_EQ(SameGradient(evidence(), 0, 1, "why", {.exact = true}).kind, VerdictKind::kFail);
+  x += 1;
+  const Verdict verdict = SameGradient(evidence(), 0, 1, "why");
+  EXPECT_EQ(verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(verdict.call, 1u);
+  EXPECT_THAT(verdict.sentence, HasSubstr("the row sees 2 of 3 keys"));
+}
+
+}  // namespace
+}  // namespace attest

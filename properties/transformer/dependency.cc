@@ -1,0 +1,278 @@
+// What the logits at a position depend on: nothing that comes later, all that comes before, all of a source.
+// Each token of a tiny sequence is changed by itself, and what moves is looked at.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "properties/harness/case/random.h"
+#include "properties/harness/model/compare_logits.h"
+#include "properties/transformer/model_properties.h"
+
+namespace attest {
+namespace {
+
+// By position, then by token: whether one depends on the other.
+using Matrix = std::vector<std::vector<bool>>;
+
+// The call as it is, then one call for each token of `which` (tokens or sources) changed.
+std::vector<ModelRequest> ChangedOneByOne(const ModelCase& c, bool in_source) {
+  std::vector<ModelRequest> requests{AtOnce(c)};
+  const auto& others = in_source ? c.other_sources : c.others;
+  for (size_t s = 0; s < others[0].size(); ++s) {
+    requests.push_back(AtOnce(c));
+    auto& changed = in_source ? requests.back().sources : requests.back().tokens;
+    changed[0][s] = others[0][s];
+  }
+  return requests;
+}
+
+// Which logits move in any bit.
+Matrix MovedBy(const std::vector<ModelAnswer>& answers, size_t len) {
+  Matrix moved(len, std::vector<bool>(answers.size() - 1));
+  for (size_t t = 0; t < len; ++t) {
+    for (size_t s = 0; s + 1 < answers.size(); ++s) {
+      moved[t][s] = !SameLogits(answers[0].At(0, t), answers[s + 1].At(0, t));
+    }
+  }
+  return moved;
+}
+
+Matrix Intended(const ModelContract& contract, size_t len) {
+  Matrix intended(len, std::vector<bool>(len));
+  for (size_t t = 0; t < len; ++t) {
+    for (size_t s = 0; s < len; ++s) {
+      intended[t][s] = MayDepend(contract, static_cast<int64_t>(t), static_cast<int64_t>(s));
+    }
+  }
+  return intended;
+}
+
+std::string NeedsHidden(const ModelContract& contract, bool) {
+  const bool sees_all = contract.kind == ModelKind::kEncoder && contract.reach == 0;
+  return sees_all ? "an encoder sees every token" : "";
+}
+
+std::string NeedsDecoder(const ModelContract& contract, bool) {
+  return contract.kind == ModelKind::kEncoder ? "an encoder sees every token" : "";
+}
+
+std::string NeedsSource(const ModelContract& contract, bool) {
+  return contract.kind == ModelKind::kEncoderDecoder ? "" : "the model has no source";
+}
+
+std::string Always(const ModelContract&, bool) {
+  return "";
+}
+
+// What a matrix with forbidden dependencies looks like: the class and a phrase.
+std::pair<std::string, std::string> ShapeOf(const Matrix& moved) {
+  const auto len = static_cast<int64_t>(moved.size());
+  bool earlier = false, all = true;
+  int64_t beyond = 0;  // how far after itself a position sees at most
+  for (int64_t t = 0; t < len; ++t) {
+    for (int64_t s = 0; s < len; ++s) {
+      const bool depends = moved[static_cast<size_t>(t)][static_cast<size_t>(s)];
+      earlier |= s < t && depends;
+      all &= depends;
+      if (depends) beyond = std::max(beyond, s - t);
+    }
+  }
+  if (!earlier) return {"triangle-transposed", "as if the causal mask were transposed"};
+  if (all) return {"no-causal-mask", "as if there were no causal mask"};
+  if (beyond + 1 >= len) return {};
+  return {"diagonal-slid", fmt::format("as if the diagonal lay {} token{} too far, over all layers",
+                                       beyond, beyond == 1 ? "" : "s")};
+}
+
+// Of two tokens nothing can be told: the case is made longer before its shape is looked at.
+void Explain(ModelCase c, ModelLab& lab, Verdict& verdict) {
+  constexpr int64_t kEnough = 6;
+  const int64_t vocab = lab.contract().vocab;
+  while (c.len() < std::min(kEnough, lab.contract().max_len)) {
+    const int64_t token = (3 * c.len() + 1) % vocab;
+    c.tokens[0].push_back(token);
+    c.others[0].push_back((token + 1) % vocab);
+  }
+  const auto answers = lab.Run(ChangedOneByOne(c, /*in_source=*/false));
+  if (!answers) return;
+  std::tie(verdict.cause_class, verdict.likely_cause) =
+      ShapeOf(MovedBy(*answers, c.tokens[0].size()));
+  if (!verdict.likely_cause.empty()) verdict.sentence += "; " + verdict.likely_cause;
+}
+
+// The law of a language model: what it says of the next token it says without knowing it. A token that is
+// hidden takes no part in any sum, so that not one bit may move where bits are promised.
+Verdict LaterTokensDoNotMatter(const ModelCase& c, ModelLab& lab) {
+  const size_t len = c.tokens[0].size();
+  if (len < 2) return SaysNothing("a single token has none behind it");
+  const auto answers = lab.Run(ChangedOneByOne(c, /*in_source=*/false));
+  if (!answers) return answers.error();
+  LogitsComparison comparison(lab.contract(), lab.contract().bits.future);
+  for (size_t s = 0; s < len; ++s) {
+    for (size_t t = 0; t < len; ++t) {
+      if (MayDepend(lab.contract(), static_cast<int64_t>(t), static_cast<int64_t>(s))) continue;
+      comparison.Row(answers->at(0).At(0, t), answers->at(s + 1).At(0, t), 0, t,
+                     fmt::format("the token at position {} has become {} instead of {}", s,
+                                 c.others[0][s], c.tokens[0][s]));
+    }
+  }
+  if (comparison.has_failed()) Explain(c, lab, comparison.verdict());
+  return comparison.Finish();
+}
+
+// A sequence that ends earlier is what a longer one is up to there.
+Verdict PrefixesSayTheSame(const ModelCase& c, ModelLab& lab) {
+  const size_t len = c.tokens[0].size();
+  if (len < 2) return SaysNothing("a single token has no shorter prefix");
+  std::vector<ModelRequest> requests{AtOnce(c)};
+  for (size_t end = 1; end < len; ++end) {
+    requests.push_back(AtOnce(c));
+    requests.back().tokens[0].resize(end);
+  }
+  const auto answers = lab.Run(requests);
+  if (!answers) return answers.error();
+  LogitsComparison comparison(lab.contract(),
+                              lab.contract().bits.future && lab.contract().bits.padding);
+  for (size_t end = 1; end < len; ++end) {
+    for (size_t t = 0; t < end; ++t) {
+      comparison.Row(answers->at(end).At(0, t), answers->at(0).At(0, t), 0, t,
+                     fmt::format("due is what the first {} tokens give by themselves", end));
+    }
+  }
+  return comparison.Finish();
+}
+
+// Calls that may show a dependency which one change does not: what is not seen in any of several
+// surroundings, whatever a token is changed to, is not there.
+class DeafnessTrial {
+ public:
+  DeafnessTrial(const ModelCase& c, ModelLab& lab, bool in_source, size_t s)
+      : c_(c), lab_(lab), in_source_(in_source), s_(s) {}
+
+  // Clears `deaf[t]` where the logits at t depend on the token.
+  std::optional<Verdict> Run(std::vector<bool>& deaf) {
+    constexpr int kSurroundings = 4;
+    Draw draw(MixIn(c_.seed, s_));
+    for (int i = 0; i < kSurroundings && std::ranges::count(deaf, true) > 0; ++i) {
+      const auto requests = Alternatives(i == 0 ? c_ : Redrawn(draw), draw);
+      const auto answers = lab_.Run(requests);
+      if (!answers) return answers.error();
+      const Matrix moved = MovedBy(*answers, deaf.size());
+      for (size_t t = 0; t < deaf.size(); ++t) {
+        if (std::ranges::count(moved[t], true) > 0) deaf[t] = false;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  ModelCase Redrawn(Draw& draw) const {
+    ModelCase other = c_;
+    for (auto* all : {&other.tokens, &other.sources}) {
+      for (Sequence& sequence : *all) {
+        for (int64_t& token : sequence) token = draw.Below(lab_.contract().vocab);
+      }
+    }
+    return other;
+  }
+
+  std::vector<ModelRequest> Alternatives(const ModelCase& c, Draw& draw) const {
+    constexpr int64_t kMost = 8;
+    const int64_t vocab = lab_.contract().vocab;
+    std::vector<ModelRequest> requests{AtOnce(c)};
+    const int64_t own = (in_source_ ? c.sources : c.tokens)[0][s_];
+    for (int64_t i = 1; i <= std::min(kMost, vocab - 1); ++i) {
+      requests.push_back(AtOnce(c));
+      auto& all = in_source_ ? requests.back().sources : requests.back().tokens;
+      const int64_t step = vocab - 1 <= kMost ? i : draw.Between(1, vocab - 1);
+      all[0][s_] = (own + step) % vocab;
+    }
+    return requests;
+  }
+
+  const ModelCase& c_;
+  ModelLab& lab_;
+  const bool in_source_;
+  const size_t s_;
+};
+
+// Every dependency that is intended is there; `intended` by position, then by token.
+Verdict NothingIsDeaf(const ModelCase& c, ModelLab& lab, bool in_source, const Matrix& intended) {
+  const size_t len = c.tokens[0].size();
+  const auto answers = lab.Run(ChangedOneByOne(c, in_source));
+  if (!answers) return answers.error();
+  const Matrix moved = MovedBy(*answers, len);
+  Verdict verdict;
+  for (size_t s = 0; s < intended[0].size(); ++s) {
+    std::vector<bool> deaf(len);
+    for (size_t t = 0; t < len; ++t) deaf[t] = intended[t][s] && !moved[t][s];
+    if (std::ranges::count(deaf, true) == 0) continue;
+    if (auto failed = DeafnessTrial(c, lab, in_source, s).Run(deaf)) return *failed;
+    const auto first = std::ranges::find(deaf, true);
+    if (first == deaf.end()) continue;
+    verdict = ModelFailure(
+        Cause::kValue, "logits",
+        fmt::format(
+            "{} do not depend on the {} at position {}: it was changed to {} others, among other "
+            "tokens as well, and not one bit moved",
+            RowName(0, static_cast<size_t>(first - deaf.begin())),
+            in_source ? "source's token" : "token", s,
+            std::min<int64_t>(8, lab.contract().vocab - 1)));
+    break;
+  }
+  verdict.rows = static_cast<int64_t>(len);
+  return verdict;
+}
+
+Verdict EveryEarlierTokenMatters(const ModelCase& c, ModelLab& lab) {
+  return NothingIsDeaf(c, lab, /*in_source=*/false, Intended(lab.contract(), c.tokens[0].size()));
+}
+
+Verdict EverySourceTokenMatters(const ModelCase& c, ModelLab& lab) {
+  const Matrix all(c.tokens[0].size(), std::vector<bool>(c.sources[0].size(), true));
+  return NothingIsDeaf(c, lab, /*in_source=*/true, all);
+}
+
+std::string LineOf(const std::vector<bool>& row) {
+  std::string line;
+  for (const bool depends : row) line += depends ? '#' : '.';
+  return line;
+}
+
+constexpr ModelProperty kProperties[] = {
+    {"no_future.later_tokens_do_not_matter",
+     "Changing a token changes no logit before it, nor one that it is out of reach of.",
+     "a decoder, or a reach", kPartOthers, NeedsHidden, LaterTokensDoNotMatter, DependencyPicture},
+    {"no_future.prefixes_say_the_same",
+     "The first tokens of a sequence have the logits that they have by themselves.", "a decoder",
+     kPartOthers, NeedsDecoder, PrefixesSayTheSame},
+    {"dependency.every_earlier_token_matters",
+     "The logits depend on every token that they may depend on.", "", kPartOthers, Always,
+     EveryEarlierTokenMatters, DependencyPicture},
+    {"dependency.every_source_token_matters",
+     "The logits at every token depend on all of the source.", "an encoder_decoder", kPartOthers,
+     NeedsSource, EverySourceTokenMatters},
+};
+
+}  // namespace
+
+std::span<const ModelProperty> DependencyProperties() {
+  return kProperties;
+}
+
+std::string DependencyPicture(const ModelCase& c, ModelLab& lab) {
+  const auto answers = lab.Run(ChangedOneByOne(c, /*in_source=*/false));
+  if (!answers) return "";
+  const size_t len = c.tokens[0].size();
+  const Matrix observed = MovedBy(*answers, len), intended = Intended(lab.contract(), len);
+  std::string text = fmt::format("{:<{}}  intended\n", "observed", std::max<size_t>(len, 8));
+  for (size_t t = 0; t < len; ++t) {
+    text += fmt::format("{:<{}}  {}\n", LineOf(observed[t]), std::max<size_t>(len, 8),
+                        LineOf(intended[t]));
+  }
+  return text;
+}
+
+}  // namespace attest
