@@ -18,12 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
-  uint64_t hash = MixBits(run_seed);
-  for (const char c : id) hash = MixIn(hash, static_cast<unsigned char>(c));
-  return hash;
-}
-
 Signature SignatureOf(const ModelProperty& property, const Verdict& verdict) {
   return {std::string(property.id), verdict.cause, verdict.output, verdict.cause_class};
 }

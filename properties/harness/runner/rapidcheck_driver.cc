@@ -3,10 +3,17 @@
 #include <utility>
 
 #include "properties/harness/case/equal.h"
+#include "properties/harness/case/random.h"
 #include "properties/harness/case/shrink.h"
 #include "properties/harness/runner/rapidcheck_loops.h"
 
 namespace attest {
+
+uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
+  uint64_t hash = MixBits(run_seed);
+  for (const char c : id) hash = MixIn(hash, static_cast<unsigned char>(c));
+  return hash;
+}
 
 SearchEnd SearchCases(int64_t wanted, const std::function<Case()>& draw,
                       const std::function<Answer(const Case&)>& test) {

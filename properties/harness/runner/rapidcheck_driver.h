@@ -7,10 +7,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "properties/harness/case/case.h"
 
 namespace attest {
+
+// The seed of a property's cases: the properties of a run must not see the same stream of them.
+uint64_t PropertySeed(uint64_t run_seed, std::string_view id);
 
 // What running one case tells the search.
 enum class Answer {

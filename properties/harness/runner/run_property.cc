@@ -17,13 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The properties of a run must not see the same stream of cases, so the id goes into the seed.
-uint64_t PropertySeed(uint64_t run_seed, std::string_view id) {
-  uint64_t hash = MixBits(run_seed);
-  for (const char c : id) hash = MixIn(hash, static_cast<unsigned char>(c));
-  return hash;
-}
-
 // Those of `cases` that fall to one shard: the numbers below it that Search::Draw gives it.
 int64_t ShardCases(int64_t cases, const RunOptions& options) {
   return (cases - options.shard_index + options.shard_count - 1) / options.shard_count;

@@ -118,6 +118,27 @@ inline void ExpectNamed(const std::vector<FaultyKernel>& kernels) {
   }
 }
 
+// A problem of two items, made causal, padded, or hiding what `hides` says.
+inline void Causal(Problem& p) {
+  p.causal = true;
+  p.diagonal_offset = {2, 6};
+}
+inline void Padded(Problem& p) {
+  p.key_lengths = {6, 9};
+}
+inline std::function<void(Problem&)> Hiding(std::function<bool(const Row&, int64_t)> hides) {
+  return [hides](Problem& p) {
+    BitPlane plane = VisiblePlane(p);
+    size_t at = 0;
+    ForEachRow(p, [&](const Row& row) {
+      for (int64_t j = 0; j < p.kv_len; ++j, ++at) {
+        if (hides(row, j)) plane.bits[at] = 0;
+      }
+    });
+    p.mask = std::move(plane);
+  };
+}
+
 }  // namespace attest
 
 #endif  // ATTEST_HARNESS_JUDGE_EXPLAIN_TESTING_H_
