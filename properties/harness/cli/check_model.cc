@@ -87,7 +87,7 @@ class CheckModelRun {
 
  private:
   void RunModel(ModelLab& lab, TimeShares& shares, KernelReport& report) {
-    const auto start = Clock::now();
+    start_ = Clock::now();
     const double loading = lab.session().stats().seconds_in_worker;
     progress_.SetKernel(report.kernel);
     NoteDependencies(lab, report);
@@ -105,7 +105,7 @@ class CheckModelRun {
       patience.Note(report.results.back());
       sink_.WriteJson(ResultLine(report.results.back()));
     }
-    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    report.seconds = Seconds();
     report.stats = lab.session().stats();
     report.stats.seconds_in_worker -= loading;
   }
@@ -144,11 +144,16 @@ class CheckModelRun {
     ReportedFinding reported;
     reported.finding = found.finding;
     reported.picture = found.picture;
+    reported.found_by = found.finding.signature.property;
+    reported.kernel_cases = found.finding.cases_to_first + CasesRun(report);
+    reported.kernel_seconds = Seconds();
     reported.case_text = ToToml({found.smallest, found.finding.signature.property, report.kernel,
                                  arguments_.against, found.finding.verdict.sentence});
     report.findings.push_back(sink_.SaveModel(std::move(reported), info_));
     sink_.WriteJson(FindingLine(report.findings.back()));
   }
+
+  double Seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   const CheckModelArguments& arguments_;
   const AskedRun asked_;
@@ -156,6 +161,7 @@ class CheckModelRun {
   const RunInfo info_;
   ReportSink& sink_;
   ProgressLine progress_;
+  Clock::time_point start_;  // of the model at hand
 };
 
 ModelToRun ToRun(const std::string& text, OpenedModel opened) {

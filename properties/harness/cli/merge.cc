@@ -46,7 +46,9 @@ tl::expected<void, std::string> Complete(const RunInfo& info, KernelReport& kern
 void SaveCases(RunReport& report, ReportSink& sink) {
   for (KernelReport& kernel : report.kernels) {
     for (ReportedFinding& reported : kernel.findings) {
-      const ReportedFinding saved = sink.Save(reported.finding, report.info, reported.waived);
+      const ReportedFinding saved = kernel.is_model
+                                        ? sink.SaveModel(reported, report.info)
+                                        : sink.Save(reported.finding, report.info, reported.waived);
       reported.file = saved.file;
       reported.command = saved.command;
     }

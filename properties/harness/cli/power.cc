@@ -26,6 +26,8 @@
 #include "properties/harness/power/power_summary.h"
 #include "properties/harness/power/power_text.h"
 #include "properties/harness/report/output_file.h"
+#include "properties/property.h"
+#include "properties/transformer/model_properties.h"
 
 namespace attest {
 namespace {
@@ -42,6 +44,7 @@ struct PowerArguments {
   std::string seed = "1";
   int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   std::vector<std::string> mutants;
+  bool models = false;
   std::string folder;    // --report; empty = none
   std::string json;      // empty = none
   std::string kills;     // empty = none
@@ -57,8 +60,7 @@ struct PowerPlan {
 };
 
 tl::expected<std::vector<Subject>, std::string> SelectSubjects(
-    const std::vector<std::string>& globs) {
-  std::vector<Subject> all = PowerSubjects();
+    std::vector<Subject> all, const std::vector<std::string>& globs) {
   if (globs.empty()) return all;
   // By its id as the mutants are listed, or by the name that `attest check` takes.
   const auto is_match = [](const Subject& subject, const std::string& glob) {
@@ -68,7 +70,8 @@ tl::expected<std::vector<Subject>, std::string> SelectSubjects(
   for (const std::string& glob : globs) {
     if (std::ranges::none_of(all, [&](const Subject& s) { return is_match(s, glob); })) {
       return tl::unexpected(
-          fmt::format("--mutant {}: matches no mutant: 'attest list mutants' shows them", glob));
+          fmt::format("--mutant {}: matches no mutant: 'attest list {}' shows them", glob,
+                      all.front().is_model ? "model-mutants" : "mutants"));
     }
   }
   std::erase_if(all, [&](const Subject& s) {
@@ -82,7 +85,8 @@ tl::expected<PowerPlan, std::string> Understand(const PowerArguments& arguments)
   if (!named) return tl::unexpected(named.error());
   const auto seed = ParseSeed(arguments.seed);
   if (!seed) return tl::unexpected(seed.error());
-  auto subjects = SelectSubjects(arguments.mutants);
+  auto subjects =
+      SelectSubjects(arguments.models ? ModelSubjects() : PowerSubjects(), arguments.mutants);
   if (!subjects) return tl::unexpected(subjects.error());
   PowerPlan plan;
   if (!arguments.duration.empty()) {
@@ -99,10 +103,22 @@ tl::expected<PowerPlan, std::string> Understand(const PowerArguments& arguments)
                         arguments.seed,
                         is_short ? "--stop-after" : "--max-findings",
                         std::to_string(is_short ? arguments.stop_after : kFindings)};
+  if (arguments.models && !is_short) plan.options.check.resize(4);  // its findings are few
   plan.info.plan = arguments.plan;
   plan.info.seed = *seed;
   plan.info.is_matrix = arguments.mutants.empty() && !is_short;
+  plan.info.is_of_models = arguments.models;
   return plan;
+}
+
+std::vector<std::string> PropertyIds(bool of_models) {
+  std::vector<std::string> ids;
+  if (of_models) {
+    for (const ModelProperty& property : AllModelProperties()) ids.emplace_back(property.id);
+  } else {
+    for (const Property& property : AllProperties()) ids.emplace_back(property.id);
+  }
+  return ids;
 }
 
 double CpuSecondsOfChildren() {
@@ -183,11 +199,11 @@ int Power(const PowerArguments& arguments, const CommandLine& line) {
   PowerInfo info = plan->info;
   info.command = line.text;
   info.cpu_seconds = CpuSecondsOfChildren();
-  const PowerSummary summary = Summarise(kills);
+  const PowerSummary summary = Summarise(kills, PropertyIds(arguments.models));
   info.is_matrix = info.is_matrix && summary.not_run.empty();
   const int status = StatusOf(info, summary);
   Print("\n" + SummaryText(info, summary));
-  if (info.is_matrix) Print(HeldOutText(kills, info.plan));
+  if (info.is_matrix && !info.is_of_models) Print(HeldOutText(kills, info.plan));
   const auto written = WriteReports(arguments, info, summary, kills, status);
   return written ? status : Complain(kExitHarness, written.error());
 }
@@ -212,6 +228,8 @@ void AddPower(CLI::App& app, CommandLine& line) {
   command
       ->add_option("--plan", arguments->plan, "Cases per property: smoke, quick, ci or overnight")
       ->capture_default_str();
+  command->add_flag("--models", arguments->models,
+                    "The faulty Transformers and the properties of models instead");
   command->add_option("--seed", arguments->seed, "Same seed, same cases")->capture_default_str();
   command->add_option("--jobs", arguments->jobs, "Kernels run at once")
       ->check(CLI::Range(1, 1024))

@@ -62,7 +62,7 @@ tl::expected<std::unique_ptr<Child>, std::string> PowerRun::Start(const Subject&
                                                                   size_t number) const {
   ChildCommand command;
   command.words = {fs::read_symlink("/proc/self/exe").string(),
-                   "check",
+                   subject.is_model ? "check-model" : "check",
                    subject.kernel,
                    "--json",
                    PathOf(number, ".json"),

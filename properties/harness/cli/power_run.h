@@ -1,4 +1,4 @@
-// Runs `attest check` on many kernels, so many at once, and says of each how it was caught. What they
+// Runs `attest check`, or `attest check-model`, on many kernels, so many at once, and says of each how it was caught. What they
 // write lies in a folder of its own, which goes with the run.
 #ifndef ATTEST_HARNESS_CLI_POWER_RUN_H_
 #define ATTEST_HARNESS_CLI_POWER_RUN_H_

@@ -16,6 +16,9 @@ Subject SubjectOf(const Mutant& mutant);
 // the call's tensors: a kernel that dies or hangs fails whatever is asked, and says nothing of a property.
 std::vector<Subject> PowerSubjects();
 
+// Every faulty Transformer, whose kind is the model it is made of, and the right ones.
+std::vector<Subject> ModelSubjects();
+
 }  // namespace attest
 
 #endif  // ATTEST_HARNESS_CLI_POWER_SUBJECTS_H_

@@ -30,6 +30,7 @@ struct Subject {
   std::string kind;  // of bug: "HEADS"
   std::string
       causes;  // the classes and causes that name the fault rightly, separated by |; empty = not asked
+  bool is_model = false;  // for check-model
 };
 
 // A property that failed on the kernel.
@@ -52,13 +53,13 @@ struct Kill {
   std::string not_run;             // why there is no verdict; empty = there is one
   std::optional<FirstKill> first;  // nullopt = not caught
   std::vector<PropertyKill> by;    // in the order of the run
-  Problem smallest;                // of all findings' smallest cases; these five where caught
-  bool is_confirmed = false;       // its case failed in every rerun
-  std::string shown;               // the signature that the report shows first
-  std::string named;               // the cause it names: a class, or a plain cause without one
-  bool named_rightly = false;      // by what is shown first
-  bool named_somewhere = false;    // by some finding
-  double seconds = 0;              // of the whole run
+  Problem smallest;  // of all findings' smallest cases, not of models; these five where caught
+  bool is_confirmed = false;     // its case failed in every rerun
+  std::string shown;             // the signature that the report shows first
+  std::string named;             // the cause it names: a class, or a plain cause without one
+  bool named_rightly = false;    // by what is shown first
+  bool named_somewhere = false;  // by some finding
+  double seconds = 0;            // of the whole run
 };
 
 // From the report of a run on the one kernel, as json_read.h gives it.

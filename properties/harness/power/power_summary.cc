@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "properties/property.h"
-
 namespace attest {
 namespace {
 
@@ -36,7 +34,7 @@ GroupPower PowerOf(const std::vector<const Kill*>& kills) {
     ++group.killed;
     cases.push_back(kill->first->cases);
     seconds.push_back(kill->first->seconds);
-    elements.push_back(Elements(kill->smallest));
+    if (!kill->subject.is_model) elements.push_back(Elements(kill->smallest));
     if (const PropertyKill* best = Quickest(*kill)) quickest.push_back(best->cases);
     group.asked += kill->subject.causes.empty() ? 0 : 1;
     group.named += kill->named_rightly ? 1 : 0;
@@ -88,7 +86,7 @@ std::vector<std::string> PowerSummary::Idle() const {
   return idle;
 }
 
-PowerSummary Summarise(const std::vector<Kill>& kills) {
+PowerSummary Summarise(const std::vector<Kill>& kills, const std::vector<std::string>& properties) {
   PowerSummary summary;
   std::vector<const Kill*> mutants;
   std::map<std::string, std::vector<const Kill*>> kinds;
@@ -106,8 +104,8 @@ PowerSummary Summarise(const std::vector<Kill>& kills) {
   summary.all = PowerOf(mutants);
   for (const auto& [kind, of_kind] : kinds) summary.kinds[kind] = PowerOf(of_kind);
   const Killers killers = KillersOf(kills);
-  for (const Property& property : AllProperties()) {
-    summary.properties.push_back(PowerOf(property.id, killers));
+  for (const std::string& property : properties) {
+    summary.properties.push_back(PowerOf(property, killers));
   }
   return summary;
 }

@@ -41,7 +41,8 @@ struct PowerSummary {
   std::vector<std::string> Idle() const;  // properties without a kill
 };
 
-PowerSummary Summarise(const std::vector<Kill>& kills);
+// `properties` are the ids of all that were run, in their order.
+PowerSummary Summarise(const std::vector<Kill>& kills, const std::vector<std::string>& properties);
 
 }  // namespace attest
 

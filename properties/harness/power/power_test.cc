@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,6 +27,12 @@ using testing::SizeIs;
 constexpr const char* kReference = "equivalence.matches_reference";
 constexpr const char* kLabels = "heads.labels_come_back";
 constexpr const char* kMemory = "memory.stays_inside_its_tensors";
+
+std::vector<std::string> Ids() {
+  std::vector<std::string> ids;
+  for (const Property& property : AllProperties()) ids.emplace_back(property.id);
+  return ids;
+}
 
 ReportedFinding FindingBy(const std::string& property, const std::string& cause_class, int64_t keys,
                           int64_t kernel_cases) {
@@ -103,7 +110,7 @@ TEST(Summarise, CountsMedianAndWorstOfTheKilled) {
     kills.back().first->cases = cases;
   }
   kills.push_back(KillOf(Fault("missed"), KernelReport{}));
-  const PowerSummary summary = Summarise(kills);
+  const PowerSummary summary = Summarise(kills, Ids());
   EXPECT_EQ(summary.all.total, 4);
   EXPECT_EQ(summary.all.killed, 3);
   EXPECT_EQ(summary.all.median_cases, 7);
@@ -117,7 +124,7 @@ TEST(Summarise, KnowsWhoKillsAloneAndWhoNothing) {
   KernelReport by_labels = Faulty();
   by_labels.results.erase(by_labels.results.begin());
   const PowerSummary summary =
-      Summarise({KillOf(Fault("a"), Faulty()), KillOf(Fault("b"), by_labels)});
+      Summarise({KillOf(Fault("a"), Faulty()), KillOf(Fault("b"), by_labels)}, Ids());
   const auto power = std::ranges::find(summary.properties, kLabels, &PropertyPower::property);
   ASSERT_NE(power, summary.properties.end());
   EXPECT_THAT(power->kills, ElementsAre("a", "b"));
@@ -164,7 +171,7 @@ TEST(LeaveOneKindOut, CountsCasesPassByPass) {
 
 TEST(Complaints, NameWhatIsAmiss) {
   Kill alarm = KillOf({"tiled", "tiled", SubjectSort::kCorrect, "", ""}, Faulty());
-  const PowerSummary summary = Summarise({KillOf(Fault("missed"), KernelReport{}), alarm});
+  const PowerSummary summary = Summarise({KillOf(Fault("missed"), KernelReport{}), alarm}, Ids());
   PowerInfo info;
   EXPECT_THAT(Complaints(info, summary),
               ElementsAre("MISSED: missed", HasSubstr("FALSE ALARM on what is correct: tiled")));
@@ -176,7 +183,7 @@ TEST(PowerJsonLines, ParseLineByLine) {
   const std::vector<Kill> kills = {KillOf(Fault("a"), Faulty())};
   PowerInfo info;
   info.is_matrix = true;
-  std::istringstream text(PowerJsonLines(info, Summarise(kills), kills, 1));
+  std::istringstream text(PowerJsonLines(info, Summarise(kills, Ids()), kills, 1));
   std::vector<nlohmann::json> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
   ASSERT_THAT(lines, SizeIs(3 + AllProperties().size()));
@@ -187,7 +194,7 @@ TEST(PowerJsonLines, ParseLineByLine) {
 // A letter a property, and what stands for it below.
 TEST(PowerMarkdown, HoldsTheMatrix) {
   const std::vector<Kill> kills = {KillOf(Fault("a"), Faulty())};
-  const std::string page = PowerMarkdown(PowerInfo(), Summarise(kills), kills);
+  const std::string page = PowerMarkdown(PowerInfo(), Summarise(kills, Ids()), kills);
   EXPECT_THAT(page, HasSubstr("| a | HEADS | equivalence.matches_reference | 7 | 3 |"));
   EXPECT_THAT(page, HasSubstr("- heads:"));
   const size_t row = page.rfind("\na  ");

@@ -13,7 +13,9 @@ namespace {
 // A property that kills nothing which fewer others kill as well adds little.
 constexpr int64_t kManyOthers = 20;
 
-std::string Sizes(const Problem& p) {
+std::string Sizes(const Kill& kill) {
+  if (kill.subject.is_model) return "-";
+  const Problem& p = kill.smallest;
   return fmt::format("{}x{}/{}x{}/{}x{}/{}", p.batch, p.q_heads, p.kv_heads, p.q_len, p.kv_len,
                      p.head_dim, p.value_dim);
 }
@@ -42,8 +44,8 @@ std::string_view Word(const Kill& kill) {
 std::string Details(const Kill& kill) {
   std::string text =
       fmt::format("by {} after {} cases, {:.2f} s; smallest {}; cause {}; {} properties kill it",
-                  kill.first->property, kill.first->cases, kill.first->seconds,
-                  Sizes(kill.smallest), CauseText(kill), OwnKills(kill));
+                  kill.first->property, kill.first->cases, kill.first->seconds, Sizes(kill),
+                  CauseText(kill), OwnKills(kill));
   if (const PropertyKill* best = Quickest(kill)) {
     text += fmt::format(", {} after {} of its cases", best->property, best->cases);
   }
@@ -90,24 +92,24 @@ std::string FamilyOf(std::string_view property) {
 }
 
 // "family: claim claim claim", in the order of the letters.
-std::string Legend() {
+std::string Legend(const PowerSummary& summary) {
   std::string text, family;
-  for (const Property& property : AllProperties()) {
-    const std::string own = FamilyOf(property.id);
+  for (const PropertyPower& power : summary.properties) {
+    const std::string own = FamilyOf(power.property);
     if (own != family) text += fmt::format("{}- {}:", text.empty() ? "" : "\n", own);
     family = own;
-    text += " " + std::string(property.id.substr(own.size() + 1));
+    text += " " + power.property.substr(own.size() + 1);
   }
   return text + "\n";
 }
 
-std::string Letters(const Kill& kill) {
+std::string Letters(const PowerSummary& summary, const Kill& kill) {
   std::string text, family;
-  for (const Property& property : AllProperties()) {
-    const std::string own = FamilyOf(property.id);
+  for (const PropertyPower& power : summary.properties) {
+    const std::string own = FamilyOf(power.property);
     if (!family.empty() && own != family) text += ' ';
     family = own;
-    text += Letter(kill, std::string(property.id));
+    text += Letter(kill, power.property);
   }
   return text;
 }
@@ -119,7 +121,7 @@ std::string TableRow(const Kill& kill) {
   const PropertyKill* best = Quickest(kill);
   return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", kill.subject.id,
                      kill.subject.kind, kill.first->property, kill.first->cases,
-                     best == nullptr ? 0 : best->cases, Sizes(kill.smallest), CauseText(kill),
+                     best == nullptr ? 0 : best->cases, Sizes(kill), CauseText(kill),
                      OwnKills(kill));
 }
 
@@ -157,9 +159,10 @@ std::vector<std::string> Complaints(const PowerInfo& info, const PowerSummary& s
 
 std::string PowerMarkdown(const PowerInfo& info, const PowerSummary& summary,
                           const std::vector<Kill>& kills) {
-  std::string text = fmt::format(
-      "# Kill matrix\n\n`{}`\n\n```\n{}```\n\n", info.command,
-      SummaryText(info, summary) + (info.is_matrix ? HeldOutText(kills, info.plan) : ""));
+  std::string text =
+      fmt::format("# Kill matrix\n\n`{}`\n\n```\n{}```\n\n", info.command,
+                  SummaryText(info, summary) +
+                      (info.is_matrix && !info.is_of_models ? HeldOutText(kills, info.plan) : ""));
   text +=
       "| kernel | kind | first finding | cases to it | quickest property alone | smallest case | "
       "cause shown |"
@@ -171,8 +174,10 @@ std::string PowerMarkdown(const PowerInfo& info, const PowerSummary& summary,
       "X: by what the property claims; f: the property fails as any would (unwritten, a crash); a "
       "group a "
       "family:\n\n" +
-      Legend() + "\n```\n";
-  for (const Kill& kill : kills) text += fmt::format("{:<32} {}\n", kill.subject.id, Letters(kill));
+      Legend(summary) + "\n```\n";
+  for (const Kill& kill : kills) {
+    text += fmt::format("{:<32} {}\n", kill.subject.id, Letters(summary, kill));
+  }
   return text + "```\n";
 }
 

@@ -19,6 +19,7 @@ struct PowerInfo {
   // Every property was run on every subject; else nothing is said of properties, which may be idle for
   // want of a chance.
   bool is_matrix = false;
+  bool is_of_models = false;  // else of kernels
   double cpu_seconds = 0;
 };
 

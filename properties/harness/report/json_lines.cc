@@ -136,6 +136,7 @@ std::string RunLine(const RunReport& report) {
       one["version"] = kernel.identity.version;
       one["contract"] = kernel.contract.name;
       one["contract_json"] = kernel.identity.contract_json;
+      if (kernel.is_model) one["is_model"] = true;
     } else {
       one["skipped"] = kernel.skipped;
     }

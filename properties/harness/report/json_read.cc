@@ -90,6 +90,19 @@ Verdict VerdictOf(const Json& json, const Signature& signature) {
   return verdict;
 }
 
+// A model's case, which alone has no sizes beside it, stays the text that it is.
+void ReadCase(const Json& json, ReportedFinding& reported) {
+  std::string text = Get<std::string>(json, "case");
+  if (!json.contains("sizes")) {
+    reported.case_text = std::move(text);
+    return;
+  }
+  auto file = ParseToml(text, "case");
+  if (!file) throw std::runtime_error(file.error());
+  reported.finding.smallest = std::move(file->c);
+  reported.finding.before = std::move(file->before);
+}
+
 ReportedFinding FindingOf(const Json& json) {
   ReportedFinding reported;
   Finding& finding = reported.finding;
@@ -99,10 +112,7 @@ ReportedFinding FindingOf(const Json& json) {
   Read(json, "output", finding.signature.output);
   Read(json, "class", finding.signature.cause_class);
   finding.verdict = VerdictOf(json, finding.signature);
-  auto file = ParseToml(Get<std::string>(json, "case"), "case");
-  if (!file) throw std::runtime_error(file.error());
-  finding.smallest = std::move(file->c);
-  finding.before = std::move(file->before);
+  ReadCase(json, reported);
   Read(json, "cases_to_first", finding.cases_to_first);
   Read(json, "shrink_steps", finding.shrink_steps);
   Read(json, "confirmed", finding.confirmed);
@@ -159,6 +169,11 @@ KernelReport KernelOf(const Json& json) {
   Read(json, "name", kernel.identity.name);
   Read(json, "version", kernel.identity.version);
   Read(json, "contract_json", kernel.identity.contract_json);
+  kernel.is_model = json.value("is_model", false);
+  if (kernel.is_model) {
+    kernel.contract.name = Get<std::string>(json, "contract");
+    return kernel;
+  }
   auto contract = ParseContract(kernel.identity.contract_json);
   if (!contract) throw std::runtime_error("contract_json: " + contract.error());
   kernel.contract = std::move(*contract);
