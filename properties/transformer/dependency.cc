@@ -67,23 +67,31 @@ std::string Always(const ModelContract&, bool) {
 }
 
 // What a matrix with forbidden dependencies looks like: the class and a phrase.
-std::pair<std::string, std::string> ShapeOf(const Matrix& moved) {
+std::pair<std::string, std::string> ShapeOf(const Matrix& moved, int64_t reach) {
   const auto len = static_cast<int64_t>(moved.size());
   bool earlier = false, all = true;
-  int64_t beyond = 0;  // how far after itself a position sees at most
+  int64_t beyond = 0, behind = 0;  // how far after and before itself a position sees at most
   for (int64_t t = 0; t < len; ++t) {
     for (int64_t s = 0; s < len; ++s) {
       const bool depends = moved[static_cast<size_t>(t)][static_cast<size_t>(s)];
       earlier |= s < t && depends;
       all &= depends;
       if (depends) beyond = std::max(beyond, s - t);
+      if (depends) behind = std::max(behind, t - s);
     }
   }
   if (!earlier) return {"triangle-transposed", "as if the causal mask were transposed"};
   if (all) return {"no-causal-mask", "as if there were no causal mask"};
   if (beyond + 1 >= len) return {};
-  return {"diagonal-slid", fmt::format("as if the diagonal lay {} token{} too far, over all layers",
-                                       beyond, beyond == 1 ? "" : "s")};
+  const auto tokens = [](int64_t n) { return fmt::format("{} token{}", n, n == 1 ? "" : "s"); };
+  if (beyond == 0) {
+    if (reach == 0 || behind < reach) return {};
+    return {"window-too-wide",
+            fmt::format("as if the window reached {} too far back, over all layers",
+                        tokens(behind - reach + 1))};
+  }
+  return {"diagonal-slid",
+          fmt::format("as if the diagonal lay {} too far, over all layers", tokens(beyond))};
 }
 
 // Of two tokens nothing can be told: the case is made longer before its shape is looked at.
@@ -98,7 +106,7 @@ void Explain(ModelCase c, ModelLab& lab, Verdict& verdict) {
   const auto answers = lab.Run(ChangedOneByOne(c, /*in_source=*/false));
   if (!answers) return;
   std::tie(verdict.cause_class, verdict.likely_cause) =
-      ShapeOf(MovedBy(*answers, c.tokens[0].size()));
+      ShapeOf(MovedBy(*answers, c.tokens[0].size()), lab.contract().reach);
   if (!verdict.likely_cause.empty()) verdict.sentence += "; " + verdict.likely_cause;
 }
 
@@ -114,8 +122,8 @@ Verdict LaterTokensDoNotMatter(const ModelCase& c, ModelLab& lab) {
     for (size_t t = 0; t < len; ++t) {
       if (MayDepend(lab.contract(), static_cast<int64_t>(t), static_cast<int64_t>(s))) continue;
       comparison.Row(answers->at(0).At(0, t), answers->at(s + 1).At(0, t), 0, t,
-                     fmt::format("the token at position {} has become {} instead of {}", s,
-                                 c.others[0][s], c.tokens[0][s]));
+                     fmt::format("the token at position {}{} has become {} instead of {}", s,
+                                 s < t ? ", out of reach," : "", c.others[0][s], c.tokens[0][s]));
     }
   }
   if (comparison.has_failed()) Explain(c, lab, comparison.verdict());

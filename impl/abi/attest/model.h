@@ -121,6 +121,8 @@ typedef struct attest_model_table {
  * vocab, max_len   how many tokens there are, and how many a sequence has at most, padding counted
  * max_source_len   of an encoder_decoder's source (default max_len)
  * dtype            of the logits: f32 (default) f64 f16 bf16
+ * precision        the coarsest format that it computes in, or keeps its cache in, where that is not the dtype:
+ *                  f16 for half-precision layers under f32 logits
  * padding          sides that sequences of different lengths may be padded on, a list of left, right.
  *                  Sources are padded on the same side
  * positions        none (an encoder without order) | absolute | relative (only distances matter);

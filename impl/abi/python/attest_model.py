@@ -95,7 +95,7 @@ class Model:
     def one_shot(self, options, arrays, shown, dtypes):
         more = {name: shown[name] for name in ("source", "source_lengths", "first_position") if name in shown}
         result = self.logits(shown["tokens"], shown["lengths"], **more, **self.side(self.logits, options))
-        self.kernel.store("logits", result, arrays["logits"], dtypes["logits"])
+        self.kernel.store("logits", result, arrays["logits"], dtypes["logits"], self.logits if self.object else None)
 
     def opened(self, options, arrays, shown):
         more = {name: shown[name] for name in ("source", "source_lengths") if name in shown}
@@ -118,7 +118,7 @@ class Model:
                 moved = self.optional("reorder")(cache, shown["parents"][number])
                 cache = cache if moved is None else moved
             logits = self.step(cache, "tokens", begin, end, options, arrays, shown)
-            self.kernel.store("logits", logits, arrays["logits"][:, begin:end], dtypes["logits"])
+            self.kernel.store("logits", logits, arrays["logits"][:, begin:end], dtypes["logits"], self.method("step"))
             if "cache_bytes" in arrays:
                 arrays["cache_bytes"][number] = int(self.optional("bytes")(cache))
             begin = end
@@ -147,7 +147,7 @@ class Model:
         arrays["rows"][0] = used
         for name, result in zip(("inputs", "targets", "weights"), made):
             arrays[name][used:] = 0
-            self.kernel.store(name, result, arrays[name][:used], dtypes[name])
+            self.kernel.store(name, result, arrays[name][:used], dtypes[name], self.method("batch"))
 
 
 def takes(function, keyword):

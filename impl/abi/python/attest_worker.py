@@ -94,7 +94,11 @@ class Refused(Exception):
 
 
 class Returned(Refused):
-    """What the function gave back cannot be taken; the text is the reason, without the place."""
+    """What a function, else the kernel's own, gave back cannot be taken; the text is the reason, without the place."""
+
+    def __init__(self, text, function=None):
+        super().__init__(text)
+        self.function = function
 
 
 class Memory:
@@ -137,8 +141,9 @@ def place_of(function):
 
 
 def functions_in(module):
-    own = [f"{value.__name__} at {place_of(value)}" for value in vars(module).values()
-           if inspect.isfunction(value) and value.__module__ == module.__name__]
+    own = [f"{value.__name__} at {place_of(value)}" if inspect.isfunction(value) else f"the class {value.__name__}"
+           for value in vars(module).values()
+           if (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__ == module.__name__]
     return "it has " + ", ".join(own) if own else "it has none"
 
 
@@ -151,9 +156,11 @@ class Kernel:
     def load(self, options, threads):
         self.backward = None
         path, options = self.path, dict(options)
-        name = options.pop("variant", "attention")
+        name = options.pop("variant", None)
         before = set(sys.modules)
         module = self.imported()
+        if name is None:
+            name = "model" if hasattr(module, "model") and not hasattr(module, "attention") else "attention"
         self.files = [path, *sources_of(sys.modules[key] for key in set(sys.modules) - before)]
         self.function = getattr(module, name, None)
         self.backward = getattr(module, name + "_backward", None)
@@ -225,17 +232,18 @@ class Kernel:
         tensor = torch.from_dlpack(array)
         return tensor.view(torch.bool) if dtype == "bool" else tensor
 
-    def store(self, name, result, array, dtype):
+    def store(self, name, result, array, dtype, function=None):
         """Writes a result, a torch tensor or what numpy takes for an array, into an output."""
+        whose = function.__name__ if function else self.name
         is_tensor = self.torch is not None and isinstance(result, self.torch.Tensor)
         wrong = wrong_kind(result, is_tensor)
         if wrong:
-            raise Returned(f"{self.name} returned {name} as {wrong}, expected an array of real numbers")
+            raise Returned(f"{whose} returned {name} as {wrong}, expected an array of real numbers", function)
         if not is_tensor:
             result = numpy.asarray(result)
         if tuple(result.shape) != array.shape:
-            raise Returned(f"{self.name} returned {name} of shape {list(result.shape)}, expected "
-                           f"{list(array.shape)}")
+            raise Returned(f"{whose} returned {name} of shape {list(result.shape)}, expected "
+                           f"{list(array.shape)}", function)
         if is_tensor:
             self.shown(array, dtype).copy_(result.detach())
             return
@@ -283,8 +291,8 @@ def compute_backward(kernel, arguments, outputs, gradients):
     results = named(function(**arguments), list(gradients), function.__name__)
     for name, target in gradients.items():
         if results.get(name) is None:
-            raise Returned(f"{function.__name__} returned no {name}")
-        kernel.store(name, results[name], *target)
+            raise Returned(f"{function.__name__} returned no {name}", function)
+        kernel.store(name, results[name], *target, function)
 
 
 def compute(kernel, memory, call):
@@ -336,7 +344,7 @@ def one_line(error, kernel=None):
         text = ""
     text = " ".join(text[:MESSAGE_LIMIT].split()) or type(error).__name__
     if isinstance(error, Returned):
-        place = place_of(kernel.function)
+        place = place_of(error.function or kernel.function)
         return f"{place}: {text}" if place else text
     if isinstance(error, (Refused, NotImplementedError)):
         return text

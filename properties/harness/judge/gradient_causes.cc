@@ -80,10 +80,11 @@ void DropByHead0(Problem& p) {
 }
 
 constexpr Rule kRules[] = {
-    {"gradient-scale", "as if the scale were left out of dq and dk", nullptr, nullptr, false, true,
-     true},
+    // First the rules that leave more as it is: where q is 0, dk says nothing of the scale.
     {"gradient-scale", "as if the scale were left out of dq", nullptr, nullptr, false, true},
     {"gradient-scale", "as if the scale were left out of dk", nullptr, nullptr, false, false, true},
+    {"gradient-scale", "as if the scale were left out of dq and dk", nullptr, nullptr, false, true,
+     true},
     {"gradient-delta", "as if D = dout . out were left out", nullptr, OmitDelta},
     {"gradient-delta", "as if D = dout . out were left out in the last row", nullptr,
      OmitDeltaOfLastRow},

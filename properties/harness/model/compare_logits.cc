@@ -25,6 +25,31 @@ struct Difference {
   double size = 0;  // infinite where one of the two is not finite
 };
 
+double LargestOf(std::span<const double> a, std::span<const double> b) {
+  double largest = 0;
+  for (const auto row : {a, b}) {
+    for (const double value : row) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+  }
+  return largest;
+}
+
+// Where a few roundings of a coarser format would make the difference: the declaration that covers it.
+std::string PrecisionHint(const ModelContract& contract, double difference, double largest) {
+  constexpr double kFew = 8;
+  for (const auto& [precision, word] : {std::pair{DType::kF16, "f16"}, {DType::kBF16, "bf16"}}) {
+    const double u = TraitsOf(precision).unit_roundoff;
+    if (u <= TraitsOf(contract.Precision()).unit_roundoff) continue;
+    if (difference > kFew * u * largest) continue;
+    return fmt::format(
+        "; no more than a few roundings of {}: if the model computes in it, \"precision\": \"{}\" "
+        "says so",
+        word, word);
+  }
+  return "";
+}
+
 Difference Largest(std::span<const double> a, std::span<const double> b) {
   Difference largest;
   for (size_t v = 0; v < a.size(); ++v) {
@@ -42,21 +67,15 @@ bool SameLogits(std::span<const double> a, std::span<const double> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), Same);
 }
 
-double RoundingOf(std::span<const double> a, std::span<const double> b, DType dtype) {
-  double largest = 0;
-  for (const auto row : {a, b}) {
-    for (const double value : row) {
-      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-    }
-  }
-  return std::sqrt(2 * TraitsOf(dtype).unit_roundoff) * largest;
+double RoundingOf(std::span<const double> a, std::span<const double> b, DType precision) {
+  return std::sqrt(2 * TraitsOf(precision).unit_roundoff) * LargestOf(a, b);
 }
 
 bool LogitsComparison::Row(std::span<const double> expected, std::span<const double> observed,
                            size_t item, size_t token, const std::string& what) {
   ++verdict_.rows;
   if (has_failed() || SameLogits(expected, observed)) return !has_failed();
-  const double bound = promised_ ? 0 : RoundingOf(expected, observed, contract_.dtype);
+  const double bound = promised_ ? 0 : RoundingOf(expected, observed, contract_.Precision());
   const Difference difference = Largest(expected, observed);
   if (bound > 0) {
     verdict_.worst_ratio = std::max(verdict_.worst_ratio, difference.size / bound);
@@ -79,6 +98,9 @@ bool LogitsComparison::Row(std::span<const double> expected, std::span<const dou
   verdict_.sentence = fmt::format(
       "{}, for token {}: {:.9g} where {:.9g} was due{}; {}", RowName(item, token), v, observed[v],
       expected[v], promised_ ? ", bit for bit" : fmt::format(", give or take {:.3g}", bound), what);
+  if (!promised_) {
+    verdict_.sentence += PrecisionHint(contract_, difference.size, LargestOf(expected, observed));
+  }
   return false;
 }
 

@@ -1,8 +1,8 @@
 // Are two computations of the same logits the same? Bit for bit where the contract promises bits; where it does
 // not, they may differ as two roundings of one number do. Callers: the model's properties.
 //
-// The line between a rounding and a fault. Nothing is known of a model's arithmetic but the format of its logits,
-// with 2u the distance of 1 to the next number. Two orders of summation of n terms differ by at most
+// The line between a rounding and a fault. Nothing is known of a model's arithmetic but the format that it computes
+// in (the contract's precision, else that of its logits), with 2u the distance of 1 to the next number. Two orders of summation of n terms differ by at most
 // 2 (n - 1) u sum|terms| (Higham, Accuracy and Stability, 4.2); layers magnify that by the model's condition.
 // A row's logits come out of such sums, so that with k for n times the condition and all of |terms| over |logits|,
 // their difference is at most k 2u max|logit|. The line is drawn at
@@ -30,8 +30,8 @@ namespace attest {
 // Whether all numbers are the same: signed zeros are, and any NaN is any other.
 bool SameLogits(std::span<const double> a, std::span<const double> b);
 
-// The largest difference that two roundings of a row of logits may have.
-double RoundingOf(std::span<const double> a, std::span<const double> b, DType dtype);
+// The largest difference that two roundings of a row of logits may have, computed in `precision`.
+double RoundingOf(std::span<const double> a, std::span<const double> b, DType precision);
 
 // Collects comparisons of rows that ought to be the same into one verdict.
 class LogitsComparison {

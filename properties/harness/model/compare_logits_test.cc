@@ -40,6 +40,23 @@ TEST(CompareLogitsTest, TheLineIsHalfTheDigitsOfTheLargestLogit) {
   EXPECT_NEAR(Compare({8, 0}, {8, 0.5 * line}, false).worst_ratio, 0.5, 1e-9);
 }
 
+// f32 logits over half-precision layers, as many models have them.
+TEST(CompareLogitsTest, TheLineIsThatOfTheCoarsestFormatThatIsDeclared) {
+  const Row expected{8, 0}, observed{8, 8 * 0x1p-9};
+  const Verdict undeclared = Compare(expected, observed, false);
+  EXPECT_EQ(undeclared.kind, VerdictKind::kFail);
+  EXPECT_THAT(undeclared.sentence, HasSubstr("\"precision\": \"f16\" says so"));
+  ModelContract contract;
+  contract.precision = DType::kF16;
+  LogitsComparison comparison(contract, false);
+  comparison.Row(expected, observed, 0, 0, "why");
+  EXPECT_EQ(comparison.Finish().kind, VerdictKind::kMarginal);
+  EXPECT_THAT(Compare(expected, {8, 4}, false).sentence, testing::EndsWith("why"));
+  EXPECT_THAT(Compare(expected, observed, true).sentence, testing::EndsWith("why"));
+  contract.dtype = DType::kBF16;
+  EXPECT_EQ(contract.Precision(), DType::kBF16);
+}
+
 TEST(CompareLogitsTest, WhatIsNotFiniteIsNoRounding) {
   EXPECT_EQ(Compare({1, 2}, {NAN, 2}, false).cause, Cause::kNan);
   EXPECT_EQ(Compare({1, 2}, {INFINITY, 2}, false).cause, Cause::kInf);

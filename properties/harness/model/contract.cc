@@ -139,6 +139,8 @@ bool ParseKey(const std::string& key, const json& value, ModelContract& c) {
     c.max_source_len = Integer(value, key, 1, kMostTokens);
   } else if (key == "dtype") {
     c.dtype = Word(kDtypes, value, key);
+  } else if (key == "precision") {
+    c.precision = Word(kDtypes, value, key);
   } else if (key == "padding") {
     for (const json& side : List(value, key)) c.padding.push_back(Word(kSides, side, key));
   } else if (key == "positions") {

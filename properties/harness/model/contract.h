@@ -46,6 +46,8 @@ struct ModelContract {
   int64_t max_len = 0;
   int64_t max_source_len = 0;  // 0 unless encoder_decoder
   DType dtype = DType::kF32;
+  std::optional<DType>
+      precision;  // that it computes in, or keeps its cache in; nullopt: as `dtype`
   std::vector<PaddingSide> padding;  // empty = sequences of one length only
   ModelPositions positions = ModelPositions::kUnsaid;
   bool first_position = false;
@@ -55,6 +57,13 @@ struct ModelContract {
   std::optional<CacheGrowth> cache_bytes;
   std::optional<BatcherContract> batcher;
   ModelBits bits;
+
+  // The coarser one of what it computes in and what its logits are stored in.
+  DType Precision() const {
+    const bool is_coarser =
+        precision && TraitsOf(*precision).unit_roundoff > TraitsOf(dtype).unit_roundoff;
+    return is_coarser ? *precision : dtype;
+  }
 };
 
 // The error is one phrase that names the key.

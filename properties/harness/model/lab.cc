@@ -211,11 +211,11 @@ tl::expected<LearningRows, Verdict> RowsOf(const Call& call, const CallResult& r
 std::optional<Verdict> WhyNoValues(const CallResult& result) {
   if (result.fault) return FailWith(CauseOfFault(result.fault->kind), "", result.fault->detail);
   if (result.status == CallStatus::kOk) return std::nullopt;
-  const char* how = result.status == CallStatus::kUnsupported       ? "refused the call"
-                    : result.status == CallStatus::kInvalidArgument ? "called the call malformed"
-                                                                    : "failed";
+  const char* how = result.status == CallStatus::kUnsupported       ? "refused a call"
+                    : result.status == CallStatus::kInvalidArgument ? "called a call malformed"
+                                                                    : "failed in a call";
   return FailWith(Cause::kRefused, "",
-                  fmt::format("the model {}, which its contract promises to take: {}", how,
+                  fmt::format("the model {} that its contract promises to take: {}", how,
                               result.message.empty() ? "no reason given" : result.message));
 }
 

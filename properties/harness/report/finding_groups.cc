@@ -150,12 +150,6 @@ void AddFaults(const Findings& findings, std::vector<FindingGroup>& groups) {
 
 std::vector<FindingGroup> GroupsOf(const KernelReport& kernel) {
   std::vector<FindingGroup> groups;
-  if (kernel.is_model) {  // whose claims are few and far between: each finding stands by itself
-    for (const ReportedFinding& one : kernel.findings) {
-      groups.push_back({KindOf(one.finding.verdict), {&one}});
-    }
-    return groups;
-  }
   for (const bool is_waived : {false, true}) {
     Findings values, faults;
     for (const ReportedFinding& reported : kernel.findings) {

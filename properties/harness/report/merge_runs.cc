@@ -274,6 +274,7 @@ tl::expected<MergedRuns, std::string> MergeRuns(std::vector<ReadRun> runs) {
     whole.optional = first.optional;
     whole.skipped = first.skipped;
     whole.identity = first.identity;
+    whole.is_model = first.is_model;
     whole.contract = first.contract;
     MergeKernel(runs, i, whole);
     merged.report.kernels.push_back(std::move(whole));
