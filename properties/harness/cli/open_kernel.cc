@@ -116,6 +116,10 @@ tl::expected<void, std::string> CheckOpenOptions(const OpenKernelOptions& option
 
 tl::expected<std::unique_ptr<KernelSession>, OpenError> OpenSession(
     const std::string& text, const OpenKernelOptions& options) {
+  if (text.ends_with(".toml")) {  // the second of DIR/*.toml, as a shell writes them out
+    return Refuse(
+        fmt::format("{}: is a case file, no kernel: name one case, then the kernel", text));
+  }
   const auto spec = ResolveKernel(text);
   if (!spec) return Refuse(spec.error());
   SessionOptions session_options = options.session;

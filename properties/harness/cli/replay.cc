@@ -87,11 +87,11 @@ int StatusOf(const CaseResult& result) {
   return passed && result.applied ? kExitPass : kExitInconclusive;
 }
 
-// The calls that the failure needs, on a kernel that has seen no others.
-void MakeCallsBefore(CaseTarget& target) {
-  if (target.file.before.empty()) return;
+// The calls that the failure needs, on a kernel that has seen no others. Returns why one is not made; empty = all are.
+std::string MakeCallsBefore(CaseTarget& target) {
+  if (target.file.before.empty()) return "";
   target.opened.session->Refresh();
-  MakeCalls(target.file.before, target.opened.contract, *target.opened.session);
+  return MakeCalls(target.file.before, target.opened.contract, *target.opened.session);
 }
 
 // The first call of a session may take ten times the deadline. Where the file records a failure that the first run
@@ -122,6 +122,10 @@ int Replay(const ReplayArguments& arguments) {
   if (!target) return Complain(target.error().status, target.error().text);
   Print(Printable(ToToml(target->file)));
   const Case& c = target->file.c;
+  if (const std::string why_not = MakeCallsBefore(*target); !why_not.empty()) {
+    return Complain(kExitInconclusive, fmt::format("{}: a call of its [[before]] is not made: {}",
+                                                   arguments.path, why_not));
+  }
   const CaseResult result = RunSettled(*target);
   if (target->opened.session->interrupted())
     return Complain(kExitInconclusive, "interrupted: nothing is said");

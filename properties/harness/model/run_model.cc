@@ -140,7 +140,15 @@ class ModelSearch {
     found.finding.verdict = pending.verdict;
     found.finding.cases_to_first = result_.cases_run();
     Shrink(pending, found);
-    Confirm(found);
+    Rerun(found);
+    if (pending.verdict.cause == Cause::kHang && found.finding.confirmed == 0 && !IsOver()) {
+      // Hurry took a slow case for one that hangs: what was met first is asked.
+      found.smallest = pending.c;
+      found.finding.verdict = pending.verdict;
+      found.finding.confirmations = 0;
+      Rerun(found);
+    }
+    JudgeRecurrence(found.finding);
     found.finding.signature = SignatureOf(property_, found.finding.verdict);
     known_.insert(found.finding.signature);
     const bool has_values =
@@ -182,9 +190,7 @@ class ModelSearch {
     lab_.session().SetHurried(false);
   }
 
-  // A failure that does not recur stays one, for a model that was wrong once is wrong; but not what was late once,
-  // nor two calls that differ in bits, where no rerun shows it again.
-  void Confirm(ModelFinding& found) {
+  void Rerun(ModelFinding& found) {
     Finding& finding = found.finding;
     Signature any_class = SignatureOf(property_, finding.verdict);
     any_class.cause_class.clear();
@@ -192,11 +198,19 @@ class ModelSearch {
     for (; finding.confirmations < wanted && !(finding.confirmations > 0 && IsOver());
          ++finding.confirmations) {
       Verdict again;
-      finding.confirmed += FailsAs(any_class, found.smallest, again) ? 1 : 0;
+      if (!FailsAs(any_class, found.smallest, again)) continue;
+      ++finding.confirmed;
+      // Not the words of one that was hurried.
+      if (any_class.cause == Cause::kHang) finding.verdict = again;
     }
-    if (finding.confirmed == finding.confirmations || any_class.cause == Cause::kLeak) return;
+  }
+
+  // A failure that does not recur stays one, for a model that was wrong once is wrong; but not what was late once,
+  // nor two calls that differ in bits, where no rerun shows it again.
+  static void JudgeRecurrence(Finding& finding) {
     Verdict& verdict = finding.verdict;
-    if (any_class.cause == Cause::kHang && finding.confirmed == 0) {
+    if (finding.confirmed == finding.confirmations || verdict.cause == Cause::kLeak) return;
+    if (verdict.cause == Cause::kHang && finding.confirmed == 0) {
       verdict.kind = VerdictKind::kInconclusive;
       verdict.reason = "slow once: past its deadline in no rerun";
     } else {

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -22,6 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kNotes = ".attest";
+constexpr const char* kNotOursText =
+    "--report {}: its file {}, in which attest notes what it writes, cannot be written ({}): name "
+    "another folder";
 constexpr const char* kTakenText =
     "--report {}: another run of attest is at work there: name another folder";
 
@@ -63,6 +68,12 @@ ReportFolder::Claim ReportFolder::TryToTake(const std::string& path) {
   const int file =
       ::open(notes.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (file < 0) return Claim::kCannot;
+  struct stat status {};
+  if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {  // a pipe would never end
+    ::close(file);
+    errno = EEXIST;
+    return Claim::kCannot;
+  }
   if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     const bool is_taken = errno == EWOULDBLOCK;
     ::close(file);
@@ -85,11 +96,19 @@ tl::expected<void, std::string> ReportFolder::Begin() {
   is_noted_ = true;
   std::error_code ignored;
   // Who may not move on must know at once whether the folder is free.
-  if (if_taken_ == IfTaken::kRefuse) fs::create_directories(path_, ignored);
+  if (if_taken_ == IfTaken::kRefuse) {
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error) return tl::unexpected("--report: " + CannotWrite(path_, error.value()));
+  }
   while (fs::is_directory(path_, ignored)) {
     const Claim claim = TryToTake(path_);
     if (claim == Claim::kOurs) RemoveOld();
-    if (claim != Claim::kTaken) return {};  // what cannot be written is said with the first file
+    if (claim == Claim::kCannot && if_taken_ == IfTaken::kRefuse) {
+      return tl::unexpected(fmt::format(kNotOursText, path_, kNotes, std::strerror(errno)));
+    }
+    // Of a folder that the user did not ask for this is said with the first file.
+    if (claim != Claim::kTaken) return {};
     if (!MoveOn()) return tl::unexpected(fmt::format(kTakenText, path_));
   }
   return {};
@@ -105,7 +124,9 @@ tl::expected<void, std::string> ReportFolder::MakeOurs() {
     if (error) break;
     const Claim claim = is_new || if_taken_ == IfTaken::kRefuse ? TryToTake(path_) : Claim::kTaken;
     if (claim == Claim::kOurs) return {};
-    if (claim == Claim::kCannot) return tl::unexpected(CannotWrite(path_ + "/" + kNotes, errno));
+    if (claim == Claim::kCannot) {
+      return tl::unexpected(fmt::format(kNotOursText, path_, kNotes, std::strerror(errno)));
+    }
     if (!MoveOn()) return tl::unexpected(fmt::format(kTakenText, path_));
   }
   return tl::unexpected(CannotWrite(path_, error.value()));

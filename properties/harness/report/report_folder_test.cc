@@ -1,5 +1,7 @@
 #include "properties/harness/report/report_folder.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -80,6 +82,16 @@ TEST_F(ReportFolderTest, AFolderIsOneRunsAtATime) {
   EXPECT_EQ(Get("first.toml"), "case\n");
 }
 
+TEST_F(ReportFolderTest, NotesThatAreNoFileAreRefusedAtOnce) {
+  std::filesystem::create_directories(Folder() + "/.attest");
+  EXPECT_FALSE(ReportFolder(Folder()).Begin()) << "a folder";
+  std::filesystem::remove(Folder() + "/.attest");
+  ASSERT_EQ(mkfifo((Folder() + "/.attest").c_str(), 0666), 0);
+  EXPECT_FALSE(ReportFolder(Folder()).Begin()) << "a pipe";
+  std::filesystem::create_symlink(root_ + "/nowhere", root_ + "/link");
+  EXPECT_FALSE(ReportFolder(root_ + "/link").Begin()) << "a link to nothing";
+}
+
 TEST_F(ReportFolderTest, ARunThatMayTakesTheNextFreeFolder) {
   const auto next = ReportFolder::IfTaken::kTakeNext;
   ReportFolder first(Folder(), next), second(Folder(), next), third(Folder(), next);
@@ -139,8 +151,11 @@ TEST_F(ReportFolderTest, NotesOnPlacesOutsideTheFolderAreNotFollowed) {
 
 TEST_F(ReportFolderTest, AFolderThatCannotBeMadeIsOneLine) {
   std::ofstream(root_ + "/file") << "x";
-  ReportFolder run(root_ + "/file/report");
-  ASSERT_TRUE(run.Begin());
+  const auto refused = ReportFolder(root_ + "/file/report").Begin();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error(), HasSubstr("file/report"));
+  ReportFolder run(root_ + "/file/report", ReportFolder::IfTaken::kTakeNext);
+  ASSERT_TRUE(run.Begin()) << "said with the first file";
   const auto written = run.Write("a.toml", "x");
   ASSERT_FALSE(written);
   EXPECT_THAT(written.error(), HasSubstr("file/report"));

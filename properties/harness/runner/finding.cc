@@ -191,6 +191,18 @@ bool ComparesCalls(const Property& property, const Verdict& verdict) {
          is_bitwise && property.rung != Rung::kDeterministic;
 }
 
+// What rows look like is no cause where the same case is right each time it is run again.
+void ForgetCause(Finding& finding) {
+  Verdict& verdict = finding.verdict;
+  const std::string tail = "; " + verdict.likely_cause;
+  const size_t at = verdict.likely_cause.empty() ? std::string::npos : verdict.sentence.rfind(tail);
+  if (at != std::string::npos) verdict.sentence.erase(at, tail.size());
+  verdict.likely_cause.clear();
+  verdict.cause_class.clear();
+  finding.signature.cause_class.clear();
+  verdict.other_causes.clear();
+}
+
 // The verdict's words for a failure that did not recur each time; see MakeFinding.
 void JudgeRecurrence(const Property& property, Finding& finding) {
   if (finding.confirmed == finding.confirmations) return;
@@ -206,21 +218,19 @@ void JudgeRecurrence(const Property& property, Finding& finding) {
         fmt::format("flaky: failed in {} of {} runs", finding.confirmed, finding.confirmations);
   } else {
     verdict.reason = fmt::format("intermittent {} of {}", finding.confirmed, finding.confirmations);
+    if (finding.confirmed == 0) ForgetCause(finding);
   }
   verdict.sentence += fmt::format(" ({})", verdict.reason);
 }
 
 // What only calls before it explain has no other cause, whatever the rows look like. `calls` says which.
 void BlameCalls(std::string_view calls, Finding& finding) {
+  ForgetCause(finding);
   Verdict& verdict = finding.verdict;
-  const std::string tail = "; " + verdict.likely_cause;
-  const size_t at = verdict.likely_cause.empty() ? std::string::npos : verdict.sentence.rfind(tail);
-  if (at != std::string::npos) verdict.sentence.erase(at, tail.size());
   verdict.likely_cause = fmt::format(
       "it depends on {}, of which the kernel keeps something: alone on a fresh kernel it is right",
       calls);
   verdict.cause_class = finding.signature.cause_class = kCallBefore;
-  verdict.other_causes.clear();
   verdict.sentence += "; " + verdict.likely_cause;
 }
 

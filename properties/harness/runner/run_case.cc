@@ -247,9 +247,17 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   return RunCase(property, c, contract, runner, wants_cause, every_cause);
 }
 
-void MakeCalls(const std::vector<Case>& before, const Contract& contract, KernelSession& session) {
+std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
+                      KernelSession& session) {
   const Property* plain = FindProperty(kAcceptance);  // one call, and nothing to compare it with
-  for (const Case& c : before) RunCase(*plain, c, contract, session);
+  std::string why_not;
+  for (const Case& c : before) {
+    const CaseResult made = RunCase(*plain, c, contract, session);
+    if (why_not.empty() && made.verdict.kind == VerdictKind::kUnsupported) {
+      why_not = made.verdict.reason;
+    }
+  }
+  return why_not;
 }
 
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,

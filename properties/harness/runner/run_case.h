@@ -54,8 +54,10 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
                    KernelSession& session, const CauseFilter& wants_cause = {},
                    bool every_cause = false);
 
-// Makes the calls of a case file's [[before]], or a finding's, whatever comes of them.
-void MakeCalls(const std::vector<Case>& before, const Contract& contract, KernelSession& session);
+// Makes the calls of a case file's [[before]], or a finding's, whatever comes of them. Returns why one was not made,
+// because the contract does not offer it; empty = all were.
+std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
+                      KernelSession& session);
 
 }  // namespace attest
 
