@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -26,8 +25,6 @@ namespace attest {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // The kernel computes with other tensors.
 std::function<Outcome(Problem, Inputs)> Reads(std::function<void(Inputs&)> change) {
