@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "properties/harness/judge/fault_cause.h"
+#include "properties/harness/model/compare_logits.h"
 #include "properties/harness/sandbox/model_roles.h"
 
 namespace attest {
@@ -171,15 +172,6 @@ Call BatchCall(const std::vector<Sequence>& documents, int64_t len) {
   return call;
 }
 
-Verdict FailWith(Cause cause, std::string output, std::string sentence) {
-  Verdict verdict;
-  verdict.kind = VerdictKind::kFail;
-  verdict.cause = cause;
-  verdict.output = std::move(output);
-  verdict.sentence = std::move(sentence);
-  return verdict;
-}
-
 tl::expected<LearningRows, Verdict> RowsOf(const Call& call, const CallResult& result) {
   LearningRows learning;
   learning.len = call.tensors[0].shape[1];
@@ -188,8 +180,8 @@ tl::expected<LearningRows, Verdict> RowsOf(const Call& call, const CallResult& r
   std::memcpy(&rows, result.outputs[3].data(), sizeof rows);
   if (rows < 0 || rows > capacity) {
     return tl::unexpected(
-        FailWith(Cause::kValue, "rows_used",
-                 fmt::format("rows_used is {}, of at most {} rows", rows, capacity)));
+        ModelFailure(Cause::kValue, "rows_used",
+                     fmt::format("rows_used is {}, of at most {} rows", rows, capacity)));
   }
   const auto len = static_cast<size_t>(learning.len);
   for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
@@ -209,14 +201,14 @@ tl::expected<LearningRows, Verdict> RowsOf(const Call& call, const CallResult& r
 
 // The verdict on a call that gave no values; nullopt where it gave them. All that is asked is promised.
 std::optional<Verdict> WhyNoValues(const CallResult& result) {
-  if (result.fault) return FailWith(CauseOfFault(result.fault->kind), "", result.fault->detail);
+  if (result.fault) return ModelFailure(CauseOfFault(result.fault->kind), "", result.fault->detail);
   if (result.status == CallStatus::kOk) return std::nullopt;
   const char* how = result.status == CallStatus::kUnsupported       ? "refused a call"
                     : result.status == CallStatus::kInvalidArgument ? "called a call malformed"
                                                                     : "failed in a call";
-  return FailWith(Cause::kRefused, "",
-                  fmt::format("the model {} that its contract promises to take: {}", how,
-                              result.message.empty() ? "no reason given" : result.message));
+  return ModelFailure(Cause::kRefused, "",
+                      fmt::format("the model {} that its contract promises to take: {}", how,
+                                  result.message.empty() ? "no reason given" : result.message));
 }
 
 }  // namespace
