@@ -94,6 +94,7 @@ void DropOptions(const Contract& contract, Case& c) {
   if (lacks(Feature::kWeights)) p.want_weights = false;
   if (contract.lse == LseKind::kNone) p.want_lse = false;
   if (p.want_scores && !contract.scores.contains(*p.want_scores)) p.want_scores.reset();
+  if (p.scale && !contract.OffersScale(*p.scale)) p.scale.reset();
   if (lacks(Feature::kSoftcap)) p.softcap = 0;
   if (lacks(Feature::kAlibi)) p.alibi_slopes.reset();
   if (lacks(Feature::kSinks)) p.sinks.reset();

@@ -80,7 +80,7 @@ Case With(Option option, Case c, const Contract& contract) {
 
 void MoveDiagonal(Problem& p) {
   if (p.diagonal_offset.empty()) p.diagonal_offset.assign(static_cast<size_t>(p.batch), 0);
-  for (int64_t& offset : p.diagonal_offset) ++offset;
+  for (int64_t& offset : p.diagonal_offset) offset += offset < kMaxSize ? 1 : -1;
 }
 
 // The case with the option taken away; the scale halved, the diagonal moved by one.

@@ -1,6 +1,8 @@
 // Window: a row sees its window and nothing beside it. Has caught: transformers#39408 (one key too
 // many), jax#32300 (ignored without a mask), jax#39576 (right side never sent).
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "properties/derive.h"
 #include "properties/harness/judge/compare.h"
@@ -35,9 +37,15 @@ Derived WideWindowAndCausal(const Case& original, const Contract& contract) {
   Case causal = EnsureCausal(original, contract);
   causal.problem.window = {};
   causal.problem.prefix_lengths.reset();
+  int64_t last = causal.problem.q_len;  // no row stands beyond this key
+  for (const int64_t offset : causal.problem.diagonal_offset) {
+    last = std::max(last, causal.problem.q_len + offset);
+  }
+  const int64_t left = last + causal.problem.kv_len + 64;
+  if (left > kMaxSize) return NotApplicable("no window reaches the first key from so far a diagonal");
   Case window = causal;
   window.problem.causal = false;
-  window.problem.window = {causal.problem.q_len + causal.problem.kv_len + 64, 0};
+  window.problem.window = {left, 0};
   return Of({causal, window});
 }
 

@@ -41,6 +41,8 @@ enum class Exclusion {    // features that do not go together in one call, thoug
   kCausalWithBias,        // the causal flag and an additive mask
   kPastWithoutPresent,    // a past where the present is not asked for
   kFewerKeysThanQueries,  // a batch item with fewer keys (its length, else kv_len) than queries
+  kZeroScale,             // a scale of 0, which some interfaces read as "not given"
+  kNegativeScale,         // a scale below 0, whose root some interfaces take
 };
 enum class EmptyRow { kZero, kNan, kMeanValue, kUnmasked, kUnspecified };
 enum class PaddedQueryRows { kZero, kComputed, kUnwritten, kUnspecified };  // at or past the length
@@ -155,6 +157,10 @@ struct Contract {
   bool Has(Feature feature) const { return features.count(feature) != 0; }
   bool HasBackward(Feature feature) const { return backward && backward->count(feature) != 0; }
   bool Excludes(Exclusion what) const { return excludes.count(what) != 0; }
+  bool OffersScale(double scale) const {
+    return !(scale == 0 && Excludes(Exclusion::kZeroScale)) &&
+           !(scale < 0 && Excludes(Exclusion::kNegativeScale));
+  }
   bool IsAlwaysCausal() const { return causal == CausalCalls::kAlways; }
   bool Promises(Invariance what) const { return bits_invariant.count(what) != 0; }
   bool IsPoisonSafe(PoisonTensor tensor, PoisonPlace place) const {

@@ -34,7 +34,9 @@ inline const Words<Exclusion> kExclusions = {
     {"causal_with_mask", Exclusion::kCausalWithMask},
     {"causal_with_bias", Exclusion::kCausalWithBias},
     {"past_without_present", Exclusion::kPastWithoutPresent},
-    {"fewer_keys_than_queries", Exclusion::kFewerKeysThanQueries}};
+    {"fewer_keys_than_queries", Exclusion::kFewerKeysThanQueries},
+    {"zero_scale", Exclusion::kZeroScale},
+    {"negative_scale", Exclusion::kNegativeScale}};
 inline const Words<EmptyRow> kEmptyRows = {{"zero", EmptyRow::kZero},
                                            {"nan", EmptyRow::kNan},
                                            {"mean_value", EmptyRow::kMeanValue},

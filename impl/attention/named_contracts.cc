@@ -44,7 +44,8 @@ const std::vector<NamedContract>& NamedContracts() {
       // --- ONNX. True keeps, the additive mask hides with -inf. Hidden non-finite values and
       // reproducible bits are not specified. The operator's function body scales Q and K and multiplies
       // them in the tensors' own type. The diagonal follows the inputs: from the past where there is
-      // one, from the key lengths where there are some, else from the top left.
+      // one, from the key lengths where there are some, else from the top left. The body takes the
+      // scale's root.
 
       // Before the errata of 2026: the softcap comes after the mask, and the text lets an empty row
       // be NaN. The scores outputs 1 and 2 changed their meaning since and are not promised.
@@ -53,7 +54,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present"],
+         "excludes": ["past_without_present", "negative_scale"],
          "empty_row": "nan",
          "lse": "none",
          "softcap_order": "after_bias",
@@ -71,7 +72,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present"],
+         "excludes": ["past_without_present", "negative_scale"],
          "empty_row": "zero",
          "lse": "none",
          "softcap_order": "before_bias",
@@ -91,7 +92,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present"],
+         "excludes": ["past_without_present", "negative_scale"],
          "empty_row": "zero",
          "lse": "none",
          "softcap_order": "before_bias",
@@ -110,7 +111,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present"],
+         "excludes": ["past_without_present", "negative_scale"],
          "window_counts": "keys_beside_diagonal",
          "empty_row": "zero",
          "lse": "none",
@@ -224,11 +225,13 @@ const std::vector<NamedContract>& NamedContracts() {
 
       // Bottom right of each item's own lengths. An empty row has lse +inf (softmax.h); where the keys
       // are split over blocks -inf, so the value is promised for the plain path. Forward is
-      // deterministic by its documentation. Dropout draws its own mask.
+      // deterministic by its documentation. Dropout draws its own mask. A row's maximum is taken before the
+      // scale: no negative one.
       {"flash-attention-2",
        "flash-attn from 2.1 (README, flash_attn_interface.py, csrc/flash_attn/src/softmax.h)",
        R"({
          "causal_offset": ["key_length_minus_q_len"],
+         "excludes": ["negative_scale"],
          "window_counts": "keys_beside_diagonal",
          "empty_row": "zero",
          "lse": "natural",
@@ -330,13 +333,15 @@ const std::vector<NamedContract>& NamedContracts() {
          "layouts": ["bhsd"],
          "strides": "last_dim_contiguous"
        })"},
-      // What hides adds mask_filter_value, -10000 by default; of an empty row nothing is said.
+      // What hides adds mask_filter_value, -10000 by default; of an empty row nothing is said. The
+      // contrib operators read a scale of 0 as "not given".
       {"ort-mha",
        "ONNX Runtime contrib operator com.microsoft.MultiHeadAttention (docs/ContribOperators.md)",
        R"({
          "causal_offset": ["by_inputs"],
          "lse": "none",
          "masking_value": {"add": -10000},
+         "excludes": ["zero_scale"],
          "features": ["causal", "key_lengths", "bias", "value_dim", "past", "present"],
          "dtypes": ["f32", "f16"],
          "layouts": ["bshd"],
@@ -351,6 +356,7 @@ const std::vector<NamedContract>& NamedContracts() {
          "causal": "always",
          "window_counts": "keys_with_diagonal",
          "window_sides": "left",
+         "excludes": ["zero_scale"],
          "lse": "none",
          "softcap_order": "before_bias",
          "features": ["causal", "window", "key_lengths", "gqa", "softcap", "bias", "sinks", "past",

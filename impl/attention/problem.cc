@@ -13,7 +13,6 @@ namespace {
 // 2^26 elements a tensor: 512 MiB as doubles, the most a reference is run on here. A case file with
 // an absurd size must be refused before anything is allocated.
 constexpr int64_t kMaxElements = int64_t{1} << 26;
-constexpr int64_t kMaxSize = int64_t{1} << 24;
 
 std::optional<std::string> CheckSizes(const Problem& p) {
   const std::pair<const char*, int64_t> sizes[] = {

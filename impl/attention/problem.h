@@ -169,6 +169,9 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
+// The largest size, diagonal offset or side of a window that a problem may have.
+inline constexpr int64_t kMaxSize = int64_t{1} << 24;
+
 // Returns nullopt for a well-formed problem, else one line that names the field and how to mend it
 // ("kv_heads = 3 does not divide q_heads = 8"). Everything else may assume a valid problem.
 std::optional<std::string> Validate(const Problem& problem);

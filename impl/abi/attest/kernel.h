@@ -235,7 +235,8 @@ typedef struct attest_kernel_table {
  *                         causal_with_bias (cases that have both come as one mask),
  *                         past_without_present (a call with a past asks for the present),
  *                         fewer_keys_than_queries (no batch item has fewer keys, the past among them,
- *                         than it has queries)
+ *                         than it has queries), zero_scale, negative_scale (no call's
+ *                         ATTEST_OPTION_SCALE is 0, or below it)
  * empty_row               out of a row that sees no key: zero | nan | mean_value | unmasked |
  *                         unspecified
  * padded_query_rows       what rows past their query length hold: zero | computed | unwritten |

@@ -212,8 +212,8 @@ OnnxCall ForScores(const OnnxCall& first, Tensor scores) {
 
 // The standard's contract, for the element types of the runtime's CPU kernels (its
 // docs/OperatorKernels.md). Key lengths "should not be used together with past_key and past_value", so
-// one instance offers these and another those. Sessions may be run by many threads at once (the
-// documentation of OrtApi::Run).
+// one instance offers these and another those. A scale that is not above 0 is refused (the runtime's
+// attention.cc). Sessions may be run by many threads at once (the documentation of OrtApi::Run).
 std::string AttentionContract(const Settings& settings) {
   const bool is_first = settings.opset < kFirstOpsetWithKeyLengths;
   const std::string last = is_first ? R"("mask_key_broadcast")" : "";
@@ -227,8 +227,8 @@ std::string AttentionContract(const Settings& settings) {
          R"(", "features": ["causal", "mask", "bias", "gqa", "value_dim", "weights", "softcap",
                             "mask_broadcast", "mask_ranks")" +
          features + R"(], "scores": ["raw", "capped", "biased", "weights"],
-             "dtypes": ["f32", "f16"], "concurrent_calls": true,
-             "options": {"variant": ["attention", "mha", "gqa"],
+             "dtypes": ["f32", "f16"], "excludes": ["past_without_present", "zero_scale", "negative_scale"],
+             "concurrent_calls": true, "options": {"variant": ["attention", "mha", "gqa"],
                          "opset": ["23", "24"], "past": ["off", "on"]}})";
 }
 

@@ -190,7 +190,7 @@ std::string GroupQueryContract(const Settings& settings) {
          (settings.sinks ? R"(, "sinks"], "dtypes": ["f32"])" : R"(], "dtypes": ["f32", "f16"])") +
          R"(, "limits": {"head_dim_multiple": 8, )" +
          (settings.step == "chunk" ? R"("max_batch": 1})" : R"("max_q_len": 1})") +
-         R"(, "excludes": ["fewer_keys_than_queries"], "concurrent_calls": true,
+         R"(, "excludes": ["fewer_keys_than_queries", "zero_scale"], "concurrent_calls": true,
              "options": {"variant": ["attention", "mha", "gqa"],
                          "step": ["token", "ragged", "chunk"], "sinks": ["off", "on"]}})";
 }

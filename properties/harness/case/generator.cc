@@ -212,7 +212,8 @@ void DrawAskedScores(Draw& draw, const Contract& contract, Case& c) {
 double DrawScale(Draw& draw, const Contract& contract) {
   if (!draw.OneIn(4)) return draw.Pick<double>({1.0, 0.5, 0.125, 2.0, 0.3});
   if (contract.name != "attest-1") return draw.Pick<double>({1e-3, 8, 64, 0.1767767});
-  return draw.Pick<double>({1e-3, 8, 64, 0.1767767, -0.5, -0.5, -2, 0});
+  const double scale = draw.Pick<double>({1e-3, 8, 64, 0.1767767, -0.5, -0.5, -2, 0});
+  return contract.OffersScale(scale) ? scale : 1;
 }
 
 void DrawOutputsAndType(Draw& draw, const Contract& contract, Case& c) {

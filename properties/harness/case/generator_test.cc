@@ -81,6 +81,10 @@ bool KeysPerQueryOffered(const Contract& c, const Problem& p) {
   return true;
 }
 
+bool ScaleOffered(const Contract& c, const Problem& p) {
+  return !p.scale || c.OffersScale(*p.scale);
+}
+
 bool LengthsOffered(const Contract& c, const Case& drawn) {
   const Problem& p = drawn.problem;
   if (drawn.storage.packed) return true;  // both lengths are what packing means
@@ -111,7 +115,7 @@ bool Offered(const Contract& contract, const Case& c) {
   const Problem& p = c.problem;
   return contract.dtypes.count(p.dtype) != 0 && SizesOffered(contract, p) &&
          VisibilityOffered(contract, c) && LengthsOffered(contract, c) &&
-         KeysPerQueryOffered(contract, p) && ExtrasOffered(contract, p) &&
+         KeysPerQueryOffered(contract, p) && ScaleOffered(contract, p) && ExtrasOffered(contract, p) &&
          StorageOffered(contract, c) && OffersLayouts(contract, c.layouts) &&
          (!p.want_lse || contract.lse != LseKind::kNone) &&
          (!p.want_weights || contract.Has(Feature::kWeights));

@@ -40,11 +40,12 @@ inline Contract NarrowContract() {
   return c;
 }
 
-// No batch item has fewer keys than queries.
+// No batch item has fewer keys than queries; no scale is 0 or less.
 inline Contract KeyRichContract() {
   Contract c = EverythingContract();
   c.name = "key-rich";
-  c.excludes = {Exclusion::kFewerKeysThanQueries};
+  c.excludes = {Exclusion::kFewerKeysThanQueries, Exclusion::kZeroScale,
+                Exclusion::kNegativeScale};
   return c;
 }
 

@@ -192,6 +192,10 @@ TEST(LowerTest, WhatTheContractLacksIsRefusedWithAReason) {
               HasSubstr("keys for"));
   EXPECT_THAT(reason(rich, [](Case& c) { c.problem.key_lengths = {1}; }),
               HasSubstr("1 keys for 2"));
+  const std::string scaled = R"({"dtypes": ["f32"], "excludes": ["zero_scale"]})";
+  EXPECT_EQ(reason(scaled, [](Case& c) { c.problem.scale = 1; }), "(supported)");
+  EXPECT_THAT(reason(scaled, [](Case& c) { c.problem.scale = -0.0; }), HasSubstr("scale of -0"));
+  EXPECT_EQ(reason(scaled, [](Case& c) { c.problem.scale = -1; }), "(supported)");
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.sinks = {3}; }), HasSubstr("sinks"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.alibi_slopes = {3}; }), HasSubstr("alibi"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.want_scores = ScoreMode::kRaw; }),

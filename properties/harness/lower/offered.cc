@@ -67,6 +67,11 @@ MaybeReason CheckKeysPerQuery(const Problem& p, const Contract& c) {
   return std::nullopt;
 }
 
+MaybeReason CheckScale(const Problem& p, const Contract& c) {
+  if (!p.scale || c.OffersScale(*p.scale)) return std::nullopt;
+  return fmt::format("a scale of {} is not offered", *p.scale);
+}
+
 MaybeReason CheckSizes(const Case& test, const Contract& c) {
   const Problem& p = test.problem;
   if (SmallestExtent(test) == 0 && !c.Has(Feature::kZeroSizes)) return "a size of 0 is not offered";
@@ -83,7 +88,7 @@ MaybeReason CheckSizes(const Case& test, const Contract& c) {
                 CheckLimit("q_len", p.q_len, c.limits.max_q_len),
                 CheckLimit("kv_len", p.kv_len, c.limits.max_kv_len),
                 CheckLimit("head_dim", p.head_dim, c.limits.max_head_dim),
-                CheckKeysPerQuery(p, c)});
+                CheckKeysPerQuery(p, c), CheckScale(p, c)});
 }
 
 MaybeReason CheckLayouts(const Layouts& l, const Contract& c) {

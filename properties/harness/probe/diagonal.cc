@@ -208,19 +208,13 @@ void TryTogether(Notebook& notes, TinyCall& call, const std::vector<uint8_t>& at
   };
   Trial trial = Try(notes, call, both, UpTo(0));
   if (trial.reading.computed()) trial.evidence = "rows saw " + RowsSeen(trial.reading, 3, 3);
-  const bool works = trial.uptake == Uptake::kWorks;
-  if (works) notes.found.excludes.erase(what);
-  if (!works) notes.found.excludes.insert(what);
-  const std::string_view observed = works                              ? "hide together"
+  const std::string_view observed = trial.uptake == Uptake::kWorks     ? "works"
                                     : trial.uptake == Uptake::kRefused ? "refused"
                                                                        : "one is lost";
-  const bool excluded = notes.declared.Excludes(what);
   const bool is_mask = what == Exclusion::kCausalWithMask;
-  Compare(notes, WordOf(kExclusions, what), observed, excluded ? "refused" : "hide together",
-          notes.declared.Has(Feature::kCausal) &&
-              notes.declared.Has(is_mask ? Feature::kMask : Feature::kBias) &&
-              (!excluded || observed == "refused"),
-          trial.evidence);
+  NoteExclusion(notes, what, observed, trial.evidence,
+                notes.declared.Has(Feature::kCausal) &&
+                    notes.declared.Has(is_mask ? Feature::kMask : Feature::kBias));
 }
 
 // --- Visible sets ---

@@ -82,6 +82,19 @@ void Compare(Notebook& notes, std::string_view topic, std::string_view observed,
              is_declared ? std::string(declared) : std::string(), std::move(evidence), agreement});
 }
 
+void NoteExclusion(Notebook& notes, Exclusion what, std::string_view observed, std::string evidence,
+                   bool is_offered) {
+  if (observed == "works") {
+    notes.found.excludes.erase(what);
+  } else {
+    notes.found.excludes.insert(what);
+  }
+  const bool excluded = notes.declared.Excludes(what);
+  Compare(notes, contract_words::WordOf(contract_words::kExclusions, what), observed,
+          excluded ? "refused" : "works", is_offered && (!excluded || observed == "refused"),
+          std::move(evidence));
+}
+
 double PlainWeight(int64_t, int64_t, int64_t, int64_t j) {
   return std::exp2(static_cast<double>(j));
 }

@@ -41,6 +41,11 @@ struct Notebook {
 void Compare(Notebook& notes, std::string_view topic, std::string_view observed,
              std::string_view declared, bool is_declared, std::string evidence);
 
+// Adds the line of an exclusion and notes it where the call does not work. `observed` is "works",
+// "refused" or what else became of it; `is_offered` false: nothing is promised about either half.
+void NoteExclusion(Notebook& notes, Exclusion what, std::string_view observed, std::string evidence,
+                   bool is_offered = true);
+
 // --- Features ---
 
 // The relative weight of key j in row (b, h, i), by the standard data; 0 = hidden.

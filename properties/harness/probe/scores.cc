@@ -46,6 +46,19 @@ void ProbeScale(Notebook& notes) {
           reading.computed() ? "weights " + RowText(reading, 0, 0, 0, 3) : reading.why);
 }
 
+// A scale of 0 or below: some interfaces read 0 as "not given", or take the scale's root.
+void ProbeUnusualScale(Notebook& notes, Exclusion what, double scale) {
+  TinyCall call = notes.Plain(1, 3);
+  call.scale = scale;
+  const double natural = 1 / std::sqrt(static_cast<double>(notes.form.head_dim));
+  const Trial trial = Try(notes, call, Exponential(scale), Exponential(natural));
+  const std::string_view observed = trial.uptake == Uptake::kWorks     ? "works"
+                                    : trial.uptake == Uptake::kRefused ? "refused"
+                                    : trial.uptake == Uptake::kIgnored ? "read as not given"
+                                                                       : "something else";
+  NoteExclusion(notes, what, observed, fmt::format("scale {}: {}", scale, trial.evidence));
+}
+
 // Scores 2 and 0, cap 1. Something adds 1 to the first, in row 1: inside the cap or outside of it?
 TinyCall CappedCall(const Notebook& notes) {
   TinyCall call = notes.Plain(2, 2);
@@ -243,6 +256,8 @@ void ProbeScoreModes(Notebook& notes) {
 
 void ProbeScores(Notebook& notes) {
   ProbeScale(notes);
+  ProbeUnusualScale(notes, Exclusion::kZeroScale, 0);
+  ProbeUnusualScale(notes, Exclusion::kNegativeScale, -kLn2);
   ProbeAlibi(notes);
   ProbeSoftcap(notes);
   ProbeSinks(notes);

@@ -57,18 +57,14 @@ void ProbeGqa(Notebook& notes) {
 
 // Two queries and one key.
 void ProbeFewerKeys(Notebook& notes) {
-  constexpr auto kWhat = Exclusion::kFewerKeysThanQueries;
   if (notes.declared.limits.max_q_len == 1) return;
   const Reading reading = notes.lab.Run(notes.Plain(2, 1));
   const bool works = reading.computed();
-  if (works) notes.found.excludes.erase(kWhat);
-  if (!works) notes.found.excludes.insert(kWhat);
   const std::string_view observed = works                                ? "works"
                                     : reading.answer == Answer::kRefused ? "refused"
                                                                          : "a fault";
-  const bool excluded = notes.declared.Excludes(kWhat);
-  Compare(notes, WordOf(kExclusions, kWhat), observed, excluded ? "refused" : "works",
-          !excluded || observed == "refused", works ? "2x1 answered" : reading.why);
+  NoteExclusion(notes, Exclusion::kFewerKeysThanQueries, observed,
+                works ? "2x1 answered" : reading.why);
 }
 
 void ProbeSizes(Notebook& notes) {
@@ -91,17 +87,11 @@ bool SameValues(const Array& a, const Array& b) {
 
 // `alone` is a call with a past that does not ask for the present; one that does has worked.
 void NotePastWithoutPresent(Notebook& notes, const Trial& alone) {
-  constexpr auto kWhat = Exclusion::kPastWithoutPresent;
-  const bool works = alone.uptake == Uptake::kWorks;
-  if (works) notes.found.excludes.erase(kWhat);
-  if (!works) notes.found.excludes.insert(kWhat);
-  const std::string_view observed = works                              ? "works"
+  const std::string_view observed = alone.uptake == Uptake::kWorks     ? "works"
                                     : alone.uptake == Uptake::kRefused ? "refused"
                                                                        : "the past is lost";
-  const bool excluded = notes.declared.Excludes(kWhat);
-  Compare(notes, WordOf(kExclusions, kWhat), observed, excluded ? "refused" : "works",
-          notes.declared.Has(Feature::kPast) && (!excluded || observed == "refused"),
-          alone.evidence);
+  NoteExclusion(notes, Exclusion::kPastWithoutPresent, observed, alone.evidence,
+                notes.declared.Has(Feature::kPast));
 }
 
 void ProbePast(Notebook& notes) {
