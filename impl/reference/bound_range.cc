@@ -65,6 +65,7 @@ bool RangeCheck::SinkOrDropoutMayOverflow(const HeadFacts& head) const {
 }
 
 bool RangeCheck::MayOverflow(HeadFacts& head, const Row& row) const {
+  if (r_.ParameterMayOverflow(p_, row.head)) return true;
   if (r_.has_zero_values && SinkOrDropoutMayOverflow(head)) return true;
   if (HeadIsSafe(head)) return false;
   return HiddenMayOverflow(head, row) || QueryMayOverflow(row) || VisibleMayOverflow(head, row);

@@ -72,6 +72,13 @@ void Roundings::StoreScores(const Problem& p, const NumericsProfile& profile) {
   query_range = scales_query ? std::min(element.max_finite, sum.max_finite) : sum.max_finite;
 }
 
+bool Roundings::ParameterMayOverflow(const Problem& p, int64_t q_head) const {
+  const double most = std::min(range, score_range) * (1 - 0x1p-6);
+  if (abs_scale > query_range * (1 - 0x1p-6)) return true;
+  if (softcap > 0 && std::max(softcap, 1 / softcap) > most) return true;
+  return p.alibi_slopes && std::abs((*p.alibi_slopes)[static_cast<size_t>(q_head)]) > most;
+}
+
 void Roundings::CountScoreRoundings(const Problem& p, const NumericsProfile& profile) {
   const auto dim = static_cast<double>(p.head_dim);
   const auto rounds = [&](DType type) { return Narrower(profile.accumulate, type); };

@@ -73,6 +73,9 @@ struct Roundings {
   double value_reach;                  // times |v|: likewise of what the weights multiply
   bool extended_reference;
 
+  // The scale may be rounded to the type of a scaled query, a softcap, its inverse and a slope to that of
+  // the scores; and infinity times the 0 of a query, a score or a distance is NaN.
+  bool ParameterMayOverflow(const Problem& problem, int64_t q_head) const;
   // How many additions a term of a sum over `keys` keys takes part in.
   double Depth(double keys) const;
   // The error of storing a value of size at most `size` as an output.

@@ -56,6 +56,10 @@ void SetScoreBounds(const RowContext& context, Condition condition, bool has_fil
                            condition);
   const Steps steps = StepsOf(context);
   const Row& row = context.row;
+  if (context.roundings.ParameterMayOverflow(p, row.head)) {
+    bounds.assign(static_cast<size_t>(p.kv_len), kInf);
+    return;
+  }
   for (int64_t j = 0; j < p.kv_len; ++j) {
     const double s = context.reference.asked_scores.At(row.batch, row.head, row.query, j);
     const bool is_hidden = !Visible(p, row, j);

@@ -117,6 +117,31 @@ TEST(BoundTest, RowsThatMayOverflowAreUnconstrainedAndHugeScoresUninformative) {
   EXPECT_EQ(state(0x1p127), RowState::kUnconstrained);
 }
 
+// 0 / infinity times infinity is NaN, and so is a slope of infinity times a distance of 0.
+TEST(BoundTest, ParametersBeyondTheTypeOfTheScoresUnconstrain) {
+  const auto state = [](DType scores, double softcap, double slope, double scale = 1) {
+    Problem p;
+    p.dtype = DType::kF16;
+    p.scale = scale;
+    p.softcap = softcap;
+    p.alibi_slopes = {slope};
+    const Inputs in{Array(p.QShape()), Array(p.KShape(), 1), Array(p.VShape(), 1), {}};
+    Contract contract = StrictContract();
+    contract.numerics.at(DType::kF16).scores = scores;
+    contract.numerics.at(DType::kF16).scale_placement =
+        scores == DType::kF16 ? ScalePlacement::kStorage : ScalePlacement::kAccumulator;
+    const Reference reference = ComputeReference(p, in, kZeroRows);
+    return ErrorBound(p, in, reference, contract).StateOf({});
+  };
+  EXPECT_EQ(state(DType::kF16, 50, 2), RowState::kInformative);
+  EXPECT_EQ(state(DType::kF16, 0x1p20, 2), RowState::kUnconstrained);
+  EXPECT_EQ(state(DType::kF16, 0x1p-20, 2), RowState::kUnconstrained);
+  EXPECT_EQ(state(DType::kF16, 50, -0x1p20), RowState::kUnconstrained);
+  EXPECT_EQ(state(DType::kF16, 50, 2, 1e30), RowState::kUnconstrained);
+  EXPECT_EQ(state(DType::kF32, 0x1p20, 2, 1e30), RowState::kInformative);
+  EXPECT_EQ(state(DType::kF32, 0x1p-20, -0x1p20), RowState::kInformative);
+}
+
 TEST(BoundTest, HiddenPoisonUnconstrainsOnlyWhereItIsNotPromisedSafe) {
   Problem p;
   p.kv_len = 2;
