@@ -65,6 +65,7 @@ HWY_NOINLINE void AccumulateBlock(Factors a, Columns b, Sums out, size_t count, 
       sums[r][v] = is_fresh ? hn::Zero(d) : hn::LoadU(d, out.data + r * out.step + v * lanes);
     }
   }
+#pragma GCC unroll 4
   for (size_t c = 0; c < count; ++c) {
     Vector columns[kV];
 #pragma GCC unroll 8
