@@ -2,7 +2,9 @@
 // one family of data into whatever case comes; rows whose scores may leave the format say nothing.
 // Has caught: running maxima that start at a finite number, rescales that overflow, f16 scores.
 #include <array>
+#include <bit>
 #include <cmath>
+#include <optional>
 
 #include "properties/derive.h"
 #include "properties/features.h"
@@ -67,13 +69,71 @@ Verdict JudgeMonotone(const Evidence& evidence) {
   });
 }
 
+constexpr uint64_t kMeanSalt = 0x3EA4;
+constexpr double kWellBelow = 1.0 / 64;  // of the outputs' roundoff: what sums may be off by
+
+// The 16-bit type of the case, else one that the contract has, where sums are kept far more exactly.
+std::optional<DType> ShortType(DType preferred, const Contract& contract) {
+  for (const DType type : {preferred, DType::kBF16, DType::kF16}) {
+    if ((type != DType::kBF16 && type != DType::kF16) || !contract.dtypes.contains(type)) continue;
+    const double u = AccumulationRoundoff(contract.NumericsOf(type));
+    if (u < TraitsOf(type).unit_roundoff * kWellBelow / 64) return type;
+  }
+  return std::nullopt;
+}
+
+std::string NeedsShortOutputs(const Contract& contract) {
+  return ShortType(DType::kF32, contract) ? "" : "no 16-bit outputs of sums that are kept in f32";
+}
+
+// Equal scores, and per lane values of one size that differ in their last bit. Weights are then powers of
+// two wherever a row sees so many keys, and all that rounds is the store of out.
+Derived MeansOfNeighbours(const Case& original, const Contract& contract) {
+  const DType type = *ShortType(original.problem.dtype, contract);
+  Case c = WithoutKeyOutputs(WithoutScoreFeatures(WithoutFp8(original)));
+  c.problem.dtype = type;
+  c = WithBias(WithScores(std::move(c), ScoreFamily::kZero), BiasFamily::kZero);
+  Draw draw = DrawFor(c, kMeanSalt);
+  const double unit = 2 * TraitsOf(type).unit_roundoff;
+  Array values(c.problem.VShape());
+  for (int64_t lane = 0; lane < values.shape[3]; ++lane) {
+    const double size =
+        std::ldexp(draw.Percent(50) ? 1 : -1, static_cast<int>(draw.Between(-3, 3)));
+    for (int64_t b = 0; b < values.shape[0]; ++b)
+      for (int64_t h = 0; h < values.shape[1]; ++h)
+        for (int64_t j = 0; j < values.shape[2]; ++j)
+          values.At(b, h, j, lane) = size * (draw.Percent(60) ? 1 + unit : 1);
+  }
+  return Of({WithData(std::move(c), DataTensor::kV, std::move(values))});
+}
+
+Verdict JudgeStore(const Evidence& evidence) {
+  const Problem& p = evidence.cases[0].problem;
+  const bool cuts =
+      evidence.contract.NumericsOf(p.dtype).output_rounding == OutputRounding::kTruncate;
+  const double share = (cuts ? 1 : 0.5) + kWellBelow;
+  return JudgeOrdinaryRows(evidence, [&](const Row& row) -> std::optional<Verdict> {
+    if (const size_t seen = VisibleKeys(p, row).size(); seen > 64 || !std::has_single_bit(seen)) {
+      return std::nullopt;
+    }
+    for (int64_t lane = 0; lane < p.value_dim; ++lane) {
+      const Seen out = OutOf(evidence, 0, row, lane);
+      const double unit = 2 * TraitsOf(p.dtype).unit_roundoff * std::ldexp(1, std::ilogb(out.due));
+      auto wrong = Expect(evidence, 0, "out", row, lane, out.got, out.due, share * unit,
+                          "equal weights and values of one size leave but one rounding, to out");
+      if (wrong) return wrong;
+    }
+    return std::nullopt;
+  });
+}
+
 template <ScoreFamily kFamily>
 constexpr Property Scores(std::string_view id, std::string_view claim) {
   return {id,        claim,           Exactness::kBound,   Rung::kWithinBound,
           "nothing", AlwaysSupported, WithFamily<kFamily>, JudgeRange};
 }
 
-constexpr std::array<Property, 9> kProperties = {{
+constexpr std::array<Property, 10> kProperties = {{
     Scores<ScoreFamily::kHuge>("numerics.huge_scores_stay_right",
                                "scores of +-5e4 and beyond give finite and right results"),
     Scores<ScoreFamily::kVeryNegative>(
@@ -94,6 +154,10 @@ constexpr std::array<Property, 9> kProperties = {{
     {"numerics.a_weight_follows_its_score",
      "raising one key's score never lowers its weight, nor the other way round", Exactness::kBound,
      Rung::kWithinBound, "nothing", AlwaysSupported, OneKeyMoved, JudgeMonotone},
+    {"numerics.a_mean_is_rounded_once",
+     "in 16 bits the mean of 1, 2, 4, ... values under equal scores is rounded to the nearest",
+     Exactness::kBound, Rung::kWithinBound, "f16 or bf16, sums in f32", NeedsShortOutputs,
+     MeansOfNeighbours, JudgeStore},
 }};
 
 }  // namespace

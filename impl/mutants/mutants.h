@@ -123,6 +123,7 @@ enum class Mutation {
   kDropoutRenormalised,
   kDropoutShareOff,
   // Arithmetic.
+  kOutputTruncated,
   kSumsInBf16,
   kSumsInStorageType,
   kProductsInF16,

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -221,8 +223,19 @@ class PlainRun {
     const int64_t lanes = is_short ? std::min(call_.value_dim, call_.head_dim) : call_.value_dim;
     for (int64_t c = 0; c < lanes; ++c) {
       const A value = seen_ ? sums_[static_cast<size_t>(c)] / divisor : A{0};
-      out[c] = static_cast<T>(value);
+      out[c] = Is(Mutation::kOutputTruncated) ? CutOff(value) : static_cast<T>(value);
     }
+  }
+
+  // Rounded towards 0 where T has 16 bits.
+  static T CutOff(A value) {
+    T rounded = static_cast<T>(value);
+    if constexpr (sizeof(T) == sizeof(uint16_t)) {
+      if (std::abs(static_cast<A>(rounded)) > std::abs(value)) {
+        rounded = std::bit_cast<T>(static_cast<uint16_t>(std::bit_cast<uint16_t>(rounded) - 1));
+      }
+    }
+    return rounded;
   }
 
   void WriteLse(int64_t h, int64_t i) const {
