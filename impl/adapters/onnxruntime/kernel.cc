@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "impl/adapters/onnxruntime/attention.h"
@@ -22,6 +23,17 @@ constexpr char kDefaultVersion[] = "1.28.2";
 // A session holds some 100 KiB; a run of `attest check` meets a few dozen models, mostly for their
 // scales.
 constexpr size_t kMaxSessions = 256;
+// Each session has threads of its own, and each thread reserves megabytes for its stack: more would pass
+// the address space that attest gives a worker.
+constexpr int kMaxThreads = 128;
+
+// Of sessions of `threads` threads, the calling one among them; 0 = as many as there are cores.
+size_t SessionsToKeep(int threads) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int others = std::max(threads == 0 ? cores : threads, 1) - 1;
+  if (others == 0) return kMaxSessions;
+  return std::min(kMaxSessions, static_cast<size_t>(std::max(kMaxThreads / others, 1)));
+}
 
 struct Variant {
   std::string_view name;
@@ -118,7 +130,7 @@ Kernel::Kernel(Settings settings, std::unique_ptr<Runtime> runtime, int threads)
     : settings_(std::move(settings)),
       contract_json_(FindVariant(settings_.variant)->contract(settings_)),
       runtime_(std::move(runtime)),
-      sessions_(*runtime_, threads, kMaxSessions) {}
+      sessions_(*runtime_, threads, SessionsToKeep(threads)) {}
 
 tl::expected<std::unique_ptr<Kernel>, std::string> Kernel::Create(Settings settings, int threads) {
   const std::string path = LibraryPath(settings.version);

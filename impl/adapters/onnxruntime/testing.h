@@ -33,10 +33,10 @@ using Options = std::vector<attest_string_pair>;
 // One instance, or the status and message with which it was refused.
 class Instance {
  public:
-  explicit Instance(const Options& options = {}) {
+  explicit Instance(const Options& options = {}, int threads = 1) {
     std::array<char, 512> message{};
     const attest_create_info info = {sizeof(attest_create_info),
-                                     /*threads=*/1,
+                                     threads,
                                      static_cast<uint32_t>(options.size()),
                                      options.data(),
                                      message.data(),
