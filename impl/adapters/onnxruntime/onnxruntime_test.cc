@@ -190,7 +190,7 @@ TEST_F(WithRuntime, ScoresNeedTheirOption) {
 TEST_F(WithRuntime, PastComesBeforeTheKeysAndIsPartOfThePresent) {
   const Instance with_past(Options{{"past", "on"}});
   ASSERT_EQ(with_past.status(), ATTEST_OK) << with_past.message();
-  EXPECT_THAT(Table().contract(with_past.get()), HasSubstr("present"));
+  EXPECT_THAT(Table().contract(with_past.get()), HasSubstr("\"present\""));
   EXPECT_THAT(Table().contract(instance_.get()), Not(HasSubstr("\"present\"")));
   std::array<float, 1> past_k = {0}, past_v = {2}, k = {0}, v = {4};
   std::array<float, 2> present_k{}, present_v{}, weights{};
