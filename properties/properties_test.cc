@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "impl/attention/testing/repetitions.h"
 #include "properties/harness/case/generator.h"
 #include "properties/harness/case/toml.h"
 #include "properties/property.h"
@@ -42,13 +43,14 @@ void RunOnce(const Property& property, const Contract& contract, Compute compute
   tally.decided += verdict.kind != VerdictKind::kUnsupported;
 }
 
-void RunAll(const Contract& contract, Compute compute, uint64_t salt, int cases) {
+void RunAll(const Contract& contract, Compute compute, uint64_t salt, int usual) {
+  const int cases = Repetitions(usual);
   for (const Property& property : AllProperties()) {
     if (!property.unsupported(contract).empty()) continue;
     Tally tally;
     for (int n = 0; n < cases; ++n) {
       const uint64_t seed = salt * 1000003 + static_cast<uint64_t>(n);
-      RunOnce(property, contract, compute, DrawCase(seed, 20 + n % 60, contract), tally);
+      RunOnce(property, contract, compute, DrawCase(seed, 20 + n * 37 % 60, contract), tally);
       if (::testing::Test::HasFatalFailure()) return;
     }
     EXPECT_GT(tally.applied, cases / 10) << property.id << " hardly ever applies";
@@ -64,23 +66,23 @@ TEST(PropertiesTest, EveryPropertyIsInReachOfSomeContract) {
 }
 
 TEST(PropertiesTest, TheFirstReferencePassesThemAllOverTheWholeSurface) {
-  RunAll(WholeSurface(), FirstReference, 1, 120);
+  RunAll(WholeSurface(), FirstReference, 1, 40);
 }
 
 TEST(PropertiesTest, TheSecondReferencePassesThemAllOverTheWholeSurface) {
-  RunAll(WholeSurface(), SecondReference, 2, 50);
+  RunAll(WholeSurface(), SecondReference, 2, 20);
 }
 
 TEST(PropertiesTest, TheFirstReferencePassesThemAllWithTheSoftcapLastAndPaddedRowsZero) {
   Contract contract = WholeSurface();
   contract.semantics.softcap_order = SoftcapOrder::kAfterBias;
   contract.padded_query_rows = PaddedQueryRows::kZero;
-  RunAll(contract, FirstReference, 5, 60);
+  RunAll(contract, FirstReference, 5, 25);
 }
 
 TEST(PropertiesTest, TheFirstReferencePassesThemAllUnderThePublishedContracts) {
   for (const NamedContract& named : NamedContracts()) {
-    RunAll(NamedContractOf(named.name), FirstReference, 3, 40);
+    RunAll(NamedContractOf(named.name), FirstReference, 3, 15);
   }
 }
 
@@ -90,7 +92,7 @@ TEST(PropertiesTest, TheFirstReferencePassesThemAllWhateverEmptyRowsGive) {
         std::string(R"({"contract": "attest-1", "lse_empty_row": "unspecified", "empty_row": ")") +
         what + "\"}");
     ASSERT_TRUE(contract) << contract.error();
-    RunAll(*contract, FirstReference, 4, 30);
+    RunAll(*contract, FirstReference, 4, 15);
   }
 }
 

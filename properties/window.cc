@@ -42,7 +42,8 @@ Derived WideWindowAndCausal(const Case& original, const Contract& contract) {
     last = std::max(last, causal.problem.q_len + offset);
   }
   const int64_t left = last + causal.problem.kv_len + 64;
-  if (left > kMaxSize) return NotApplicable("no window reaches the first key from so far a diagonal");
+  if (left > kMaxSize)
+    return NotApplicable("no window reaches the first key from so far a diagonal");
   Case window = causal;
   window.problem.causal = false;
   window.problem.window = {left, 0};

@@ -47,7 +47,7 @@ Error ReadSet(const Json& json, std::string_view key, const Words<T>& words, std
   for (const Json& item : json) {
     T value{};
     if (auto error = ReadWord(item, key, words, value)) return error;
-    values.insert(value);
+    if (!values.insert(value).second) return fmt::format("{}: {} comes twice", key, item.dump());
   }
   target = std::move(values);
   return std::nullopt;
@@ -372,6 +372,12 @@ Error CheckConsistency(const Contract& c) {
 }
 
 }  // namespace
+
+bool Contract::OffersScale(double scale) const {
+  const double taken = RoundTo(DType::kF32, scale);
+  return !(taken == 0 && Excludes(Exclusion::kZeroScale)) &&
+         !(taken < 0 && Excludes(Exclusion::kNegativeScale));
+}
 
 std::map<DType, NumericsProfile> DefaultNumericsOfAll() {
   std::map<DType, NumericsProfile> all;

@@ -157,10 +157,7 @@ struct Contract {
   bool Has(Feature feature) const { return features.count(feature) != 0; }
   bool HasBackward(Feature feature) const { return backward && backward->count(feature) != 0; }
   bool Excludes(Exclusion what) const { return excludes.count(what) != 0; }
-  bool OffersScale(double scale) const {
-    return !(scale == 0 && Excludes(Exclusion::kZeroScale)) &&
-           !(scale < 0 && Excludes(Exclusion::kNegativeScale));
-  }
+  bool OffersScale(double scale) const;  // as an f32, in which most kernels take it
   bool IsAlwaysCausal() const { return causal == CausalCalls::kAlways; }
   bool Promises(Invariance what) const { return bits_invariant.count(what) != 0; }
   bool IsPoisonSafe(PoisonTensor tensor, PoisonPlace place) const {

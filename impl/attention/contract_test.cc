@@ -178,6 +178,8 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
       {R"({"dtypes": ["f32"], "backward": true})", "backward must be an array"},
       {R"({"dtypes": ["f32"], "backward": ["mask"]})", "backward has mask, which features lacks"},
       {R"({"contract": "attest-1", "backward": ["pages"]})", "no backward call carries it"},
+      {R"({"contract": "attest-1", "backward": ["causal", "causal"]})",
+       R"(backward: "causal" comes twice)"},
       {R"({"contract": "attest-1", "causal": "always", "backward": []})",
        "backward must have causal"},
   };

@@ -80,9 +80,10 @@ constexpr Misdeed kMisdeeds[] = {
     {"shrink-arena", "truncates the arena", "", ShrinkArena, nullptr},
     {"grow-arena", "makes the arena 64 GiB long", "", GrowArena, nullptr},
     // answers
-    {"nondeterministic", "is off in the last bits, each time otherwise", "value", nullptr,
-     ChangeALittle},
-    {"remember", "gives the first value of the call before", "value", nullptr, RememberOutput},
+    {"nondeterministic", "is off in the last bits, each time otherwise", "value|rerun-differs",
+     nullptr, ChangeALittle},
+    {"remember", "gives the first value of the call before", "value|call-before", nullptr,
+     RememberOutput},
     {"odd-status", "returns a status that there is not", "protocol",
      [](attest_call&, HostileState& s) { s.answer = static_cast<attest_status>(17); }, nullptr},
     {"flush-to-zero", "switches flush-to-zero on", "float_environment", nullptr, FlushToZero},

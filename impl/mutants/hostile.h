@@ -34,7 +34,7 @@ using HostileAct = void (*)(attest_call& call, HostileState& state);
 struct Misdeed {
   std::string_view id;    // the variant
   std::string_view does;  // one clause
-  // The causes (see judge/verdict.h) that a finding may rightly name, separated by |. Empty where
+  // The causes (see judge/verdict.h) and classes of causes that a finding may rightly name, separated by |. Empty where
   // nothing is due: the kernel's results are right, and the misdeed must do no harm.
   std::string_view cause;
   HostileAct before;  // done before attention is computed; nullptr = nothing

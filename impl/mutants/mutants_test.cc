@@ -16,6 +16,7 @@
 #include "impl/abi/testing/expect.h"
 #include "impl/abi/testing/promises.h"
 #include "impl/abi/testing/random_problem.h"
+#include "impl/attention/testing/repetitions.h"
 #include "impl/mutants/testing.h"
 
 namespace attest {
@@ -32,7 +33,7 @@ TEST(CorrectKernelsTest, StayWithinTheWorstCaseBound) {
   for (const std::string_view id : kCorrect) {
     const DirectKernel kernel = Make(id);
     std::mt19937_64 random(8);
-    for (int round = 0; round < 1500; ++round) {
+    for (int round = 0; round < Repetitions(400); ++round) {
       const Problem p = RandomProblem(random, DType::kF32);
       Inputs inputs = RandomInputs(random, p);
       if (round % 2 == 1) PoisonHidden(p, inputs);
@@ -49,7 +50,7 @@ TEST(CorrectKernelsTest, EveryFeatureStaysWithinTheWorstCaseBound) {
     const DirectKernel kernel = Make(id);
     std::mt19937_64 random(15);
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
-      for (int round = 0; round < 400; ++round) {
+      for (int round = 0; round < Repetitions(100); ++round) {
         Problem p = RandomProblem(random, dtype);
         AddRandomFeatures(random, p);
         Inputs inputs = RandomInputs(random, p);
@@ -68,7 +69,7 @@ TEST(CorrectKernelsTest, EveryStorageGivesTheSameBits) {
     const DirectKernel kernel = Make(id);
     const bool has_fault = std::ranges::find(kCorrect, id) == std::end(kCorrect);
     std::mt19937_64 random(16);
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < Repetitions(100); ++round) {
       Problem p = RandomProblem(random, DType::kF32);
       AddRandomFeatures(random, p);
       if (has_fault) p.key_lengths.reset();
@@ -79,7 +80,9 @@ TEST(CorrectKernelsTest, EveryStorageGivesTheSameBits) {
 }
 
 TEST(CorrectKernelsTest, KeepTheirPromises) {
-  for (const std::string_view id : kCorrect) EXPECT_TRUE(KeepsItsPromises(Make(id), 30)) << id;
+  for (const std::string_view id : kCorrect) {
+    EXPECT_TRUE(KeepsItsPromises(Make(id), Repetitions(12))) << id;
+  }
 }
 
 TEST(PlainKernelTest, BrokenPromisesAreNoticed) {
@@ -187,7 +190,7 @@ TEST(MutantsTest, EachDiffersFromTheCorrectKernel) {
     const DirectKernel correct = Make(mutant.home == MutantHome::kBlocked ? "blocked" : "");
     const DirectKernel kernel = Make(mutant.id);
     const DirectForm form = FormFor(mutant.mutation);
-    const int wanted = mutant.is_null() ? 200 : 3;
+    const int wanted = mutant.is_null() ? 40 : 3;
     std::mt19937_64 random(9);
     int differing = 0;
     for (int round = 0; round < 600 && differing < wanted; ++round) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "impl/attention/testing/repetitions.h"
 #include "impl/attention/visibility.h"
 #include "impl/reference/extended_reference.h"
 #include "impl/reference/float_kernel.h"
@@ -49,7 +50,7 @@ bool Within(double got, double want, double bound) {
 TEST(BoundTest, NoCorrectVariantExceedsIt) {
   RandomProblems random(7);
   int64_t checked = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < Repetitions(500); ++round) {
     const Problem p = random.Draw();
     const Inputs in = random.Fill(p, std::pow(10.0, static_cast<double>(round % 5) - 2));
     for (const FloatVariant& variant : kFloatVariants) {

@@ -11,6 +11,7 @@
 #include "impl/abi/testing/expect.h"
 #include "impl/abi/testing/promises.h"
 #include "impl/abi/testing/random_problem.h"
+#include "impl/attention/testing/repetitions.h"
 
 namespace attest {
 namespace {
@@ -67,7 +68,7 @@ class TiledTileTest : public testing::TestWithParam<const char*> {};
 TEST_P(TiledTileTest, StaysWithinTheWorstCaseBound) {
   const DirectKernel kernel = Tiled(GetParam());
   std::mt19937_64 random(3);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < Repetitions(200); ++round) {
     const Problem p = RandomProblem(random, DType::kF32);
     Inputs inputs = RandomInputs(random, p);
     if (round % 2 == 1) PoisonHidden(p, inputs);
@@ -78,7 +79,7 @@ TEST_P(TiledTileTest, StaysWithinTheWorstCaseBound) {
 TEST_P(TiledTileTest, EveryFeatureStaysWithinTheWorstCaseBound) {
   const DirectKernel kernel = Tiled(GetParam());
   std::mt19937_64 random(13);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < Repetitions(200); ++round) {
     Problem p = RandomProblem(random, DType::kF32);
     AddRandomFeatures(random, p);
     Inputs inputs = RandomInputs(random, p);
@@ -98,7 +99,7 @@ TEST_P(TiledTileTest, EveryStorageGivesTheSameBits) {
 }
 
 TEST_P(TiledTileTest, KeepsItsPromises) {
-  EXPECT_TRUE(KeepsItsPromises(Tiled(GetParam()), 40));
+  EXPECT_TRUE(KeepsItsPromises(Tiled(GetParam()), Repetitions(15)));
 }
 
 TEST_P(TiledTileTest, LargeScoresStayWithinTheBound) {

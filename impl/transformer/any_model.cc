@@ -20,8 +20,8 @@ namespace {
 // Keys a tile, of impl/tiled and OnlineAttention as they are called here.
 constexpr int64_t kTile = 64;
 
-// The batcher's token of padding; no document has it.
-constexpr int64_t kPadding = 0;
+// The batcher's tokens of padding, and behind each document of a stream; no document has them.
+constexpr int64_t kPadding = 0, kEndOfDocument = 1;
 
 CallError Invalid(std::string message) {
   return {ATTEST_INVALID_ARGUMENT, std::move(message)};
@@ -112,6 +112,9 @@ std::string ContractOf(const Config& config, size_t element_size) {
   if (config.window > 0) contract["reach"] = config.layers * (config.window - 1) + 1;
   if (config.kind != Kind::kEncoder) AddCache(config, element_size, contract);
   if (config.kind == Kind::kDecoder) contract["batcher"] = {{"pad", kPadding}, {"packs", true}};
+  if (config.stream) {
+    contract["batcher"] = {{"eos", kEndOfDocument}, {"joins", true}, {"drops_last", true}};
+  }
   return contract.dump();
 }
 
@@ -242,7 +245,10 @@ tl::expected<void, CallError> ModelOf<T>::Batch(const attest_batch_call& call) {
     documents.emplace_back(next, next + call.document_lengths[d]);
     next += call.document_lengths[d];
   }
-  const Lesson lesson = MakeLesson(documents, call.len, /*pack=*/true, model_.config.fault);
+  const Config& config = model_.config;
+  const Lesson lesson = config.stream
+                            ? MakeStreamLesson(documents, call.len, kEndOfDocument, config.fault)
+                            : MakeLesson(documents, call.len, /*pack=*/true, config.fault);
   if (lesson.inputs.batch > call.rows) return tl::unexpected(Invalid("rows: there are too few"));
   std::copy(lesson.inputs.ids.begin(), lesson.inputs.ids.end(), call.inputs);
   std::copy(lesson.targets.begin(), lesson.targets.end(), call.targets);

@@ -229,13 +229,18 @@ struct AttentionGradients {
   Matrix<T> q, k, v;  // shaped as the task's, keys and values as [rows, kv_heads * head_dim]
 };
 
+template <typename T>
+AttentionGradients<T> ZeroGradients(const AttentionTask<T>& task) {
+  const int64_t kv_dim = task.kv_heads * task.head_dim;
+  return {Matrix<T>::Zero(task.q->rows(), task.q->cols()), Matrix<T>::Zero(task.kv.rows, kv_dim),
+          Matrix<T>::Zero(task.kv.rows, kv_dim)};
+}
+
 // Gradients from that of out. Hidden keys get exactly 0, and so do rows that see no key.
 template <typename T>
 AttentionGradients<T> AttentionBackward(const AttentionTask<T>& task, const Matrix<T>& dout) {
-  const int64_t kv_dim = task.kv_heads * task.head_dim, n = task.head_dim;
-  AttentionGradients<T> d{Matrix<T>::Zero(task.q->rows(), task.q->cols()),
-                          Matrix<T>::Zero(task.kv.rows, kv_dim),
-                          Matrix<T>::Zero(task.kv.rows, kv_dim)};
+  const int64_t n = task.head_dim;
+  AttentionGradients<T> d = ZeroGradients(task);
   ForEachRow(task, [&](int64_t b, int64_t h, int64_t i) {
     const std::vector<T> weights = RowWeights(task, b, h, i);
     const int64_t at = (b * task.q_len + i) * dout.cols() + h * n;

@@ -83,6 +83,29 @@ Lesson MakeLesson(const std::vector<Document>& documents, int64_t len, bool pack
   return lesson;
 }
 
+Lesson MakeStreamLesson(const std::vector<Document>& documents, int64_t len, int64_t eos,
+                        Fault fault) {
+  Document stream;
+  for (const Document& document : documents) {
+    stream.insert(stream.end(), document.begin(), document.end());
+    if (fault != Fault::kStreamWithoutEnds) stream.push_back(eos);
+  }
+  Lesson lesson;
+  Tokens& inputs = lesson.inputs;
+  inputs.len = len;
+  for (int64_t first = 0; first + len < std::ssize(stream); first += len, ++inputs.batch) {
+    const auto row = stream.begin() + first;
+    inputs.ids.insert(inputs.ids.end(), row, row + len);
+    lesson.targets.insert(lesson.targets.end(), row + 1, row + len + 1);
+    lesson.weights.insert(lesson.weights.end(), static_cast<size_t>(len), 1);
+    if (fault == Fault::kStreamLosesEdges) lesson.weights.back() = 0;
+    inputs.documents.insert(inputs.documents.end(), static_cast<size_t>(len), 0);
+    inputs.begin.push_back(0);
+    inputs.end.push_back(len);
+  }
+  return lesson;
+}
+
 Document EncodeBytes(std::string_view text, bool end) {
   Document tokens;
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));

@@ -24,6 +24,12 @@ using Document = std::vector<int64_t>;
 Lesson MakeLesson(const std::vector<Document>& documents, int64_t len, bool pack,
                   Fault fault = Fault::kNone);
 
+// The documents as one stream, `eos` behind each, cut into rows of `len`: the target of a token is the next one of the
+// stream, the first of the next document too. What does not fill a row at the end is dropped. Rows are numbered as one
+// document each: their tokens see one another.
+Lesson MakeStreamLesson(const std::vector<Document>& documents, int64_t len, int64_t eos,
+                        Fault fault = Fault::kNone);
+
 // Bytes as tokens 0 to 255, and one more to end a text.
 inline constexpr int64_t kEndOfText = 256;
 inline constexpr int64_t kByteVocab = 257;

@@ -52,6 +52,17 @@ TEST(BatcherTest, ALongDocumentKeepsItsTargetsAcrossTheCut) {
   EXPECT_EQ(Weights(lesson, 2), (Row{0, 0}));
 }
 
+TEST(BatcherTest, AStreamGoesOnInTheNextDocumentAndDropsItsEnd) {
+  const Lesson lesson = MakeStreamLesson({{2, 3}, {4}, {5, 6, 7}}, 4, 1);
+  ASSERT_EQ(lesson.inputs.batch, 2);
+  EXPECT_EQ(RowOf(lesson.inputs.ids, 0, 4), (Row{2, 3, 1, 4}));
+  EXPECT_EQ(RowOf(lesson.targets, 0, 4), (Row{3, 1, 4, 1}));
+  EXPECT_EQ(RowOf(lesson.inputs.ids, 1, 4), (Row{1, 5, 6, 7}));
+  EXPECT_EQ(RowOf(lesson.targets, 1, 4), (Row{5, 6, 7, 1}));
+  EXPECT_EQ(Weights(lesson, 1), (Row{1, 1, 1, 1}));
+  EXPECT_EQ(MakeStreamLesson({{2, 3}, {4}}, 5, 1).inputs.batch, 0) << "a row needs a target each";
+}
+
 // In a model, too: the loss of packed documents is that of each alone.
 TEST(BatcherTest, PackingChangesNoLoss) {
   for (const Base base : {Base::kGpt, Base::kDecoder, Base::kAlibi}) {

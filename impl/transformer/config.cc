@@ -128,6 +128,10 @@ Config BaseConfig(Base base) {
     case Base::kGpt:
     case Base::kBatcher:
       return Gpt();
+    case Base::kStream:
+      c = Gpt();
+      c.stream = true;
+      return c;
     case Base::kAlibi:
       c.positions = Positions::kAlibi;
       return c;

@@ -51,6 +51,7 @@ struct Config {
   int64_t window = 0;   // tokens that a token of a decoder sees, itself included; 0 = all before it
   CacheKind cache = CacheKind::kContiguous;
   int64_t page_size = 4;  // of a paged cache, in tokens
+  bool stream = false;    // its batcher joins documents to one stream
   double dropout = 0;     // share of what sub-layers give that training drops
   uint64_t seed = 1;      // of the initial weights
   Fault fault = Fault::kNone;

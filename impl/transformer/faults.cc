@@ -114,9 +114,30 @@ constexpr Mutant kMutants[] = {
      "makes the last token of a row predict its first", "the last token has no target"},
     {Fault::kPaddingInLoss, "padding-in-loss", Base::kBatcher, "", "weighs padding as tokens",
      "padding has no weight in the loss"},
+    {Fault::kStreamWithoutEnds, "stream-without-ends", Base::kStream, "",
+     "joins documents to a stream and leaves out the mark between them",
+     "a document ends before the next begins"},
+    {Fault::kStreamLosesEdges, "stream-loses-edges", Base::kStream, "",
+     "gives the last token of each row of a stream no target", "each token is learnt once"},
+};
+
+constexpr Variant kVariants[] = {
+    {"decoder", Base::kDecoder, "a decoder of RoPE, RMS norm before, SwiGLU and grouped heads"},
+    {"gpt", Base::kGpt,
+     "a decoder of learned positions, layer norm before, GELU and a tied embedding"},
+    {"stream", Base::kStream, "gpt, which learns from one stream of documents without its end"},
+    {"alibi", Base::kAlibi, "a decoder of ALiBi"},
+    {"windowed", Base::kWindowed, "a decoder of RoPE that sees the last tokens alone, over a ring"},
+    {"paged", Base::kPaged, "the decoder over a paged cache"},
+    {"encoder", Base::kEncoder, "an encoder of sinusoidal positions, layer norm after and GELU"},
+    {"encoder-decoder", Base::kEncoderDecoder, "both, with cross-attention"},
 };
 
 }  // namespace
+
+std::span<const Variant> Variants() {
+  return kVariants;
+}
 
 std::span<const Mutant> Mutants() {
   return kMutants;

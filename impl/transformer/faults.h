@@ -1,4 +1,4 @@
-// The table of seeded faults of the model floor: what can be switched on in the models of this
+// The table of the built-in models, and that of the seeded faults of the model floor: what can be switched on in the models of this
 // folder, each a mistake that people make one step around the attention kernel. Config::fault
 // switches one on; each is one condition at one place of the code. `model-mutant:ID` is the model
 // that has it, and the gate of attest check-model demands that every one be killed. Data only.
@@ -64,6 +64,8 @@ enum class Fault {
   kShiftAcrossDocuments,
   kTargetWrapsAround,
   kPaddingInLoss,
+  kStreamWithoutEnds,
+  kStreamLosesEdges,
 };
 
 // The built-in model that a fault lives in.
@@ -76,7 +78,17 @@ enum class Base {
   kEncoder,         // sinusoidal positions, layer norm after, GELU
   kEncoderDecoder,  // both, with cross-attention
   kBatcher,         // kGpt with a faulty batcher
+  kStream,          // kGpt whose batcher joins documents to one stream, of which it drops the end
 };
+
+// A built-in model without a fault.
+struct Variant {
+  std::string_view id;  // `attest check-model model:ID`
+  Base base;
+  std::string_view is;  // one clause: what it is made of
+};
+
+std::span<const Variant> Variants();
 
 struct Mutant {
   Fault fault;

@@ -5,7 +5,10 @@
 #include <cmath>
 #include <functional>
 
+#include "impl/mutants/plain.h"
+#include "impl/tiled/tiled.h"
 #include "impl/transformer/batcher.h"
+#include "impl/transformer/kernel_attention.h"
 #include "impl/transformer/layers.h"
 #include "impl/transformer/model.h"
 #include "impl/transformer/testing.h"
@@ -196,6 +199,49 @@ TEST(GradientTest, WholeModels) {
     const Tokens source = Pad(RandomSequences(3, {2, 4}, vocab), Side::kLeft);
     ExpectModelGradient(named, MakeLesson(RandomSequences(4, {5, 3}, vocab), 5, false),
                         has_source ? &source : nullptr);
+  }
+}
+
+// The largest difference of two gradients of one model, over all its matrices.
+double Apart(const Config& config, Weights<double>& a, Weights<double>& b) {
+  std::vector<M*> of_a;
+  ForEachMatrix<double>(config, a, [&](std::string_view, M& matrix) { of_a.push_back(&matrix); });
+  double apart = 0;
+  size_t n = 0;
+  ForEachMatrix<double>(config, b, [&](std::string_view, M& matrix) {
+    apart = std::max(apart, (*of_a[n++] - matrix).cwiseAbs().maxCoeff());
+  });
+  return apart;
+}
+
+// The same loss and gradient by a kernel's forward and backward passes; and a fault of its backward pass shows in what
+// a model learns, though its loss is right.
+TEST(GradientTest, AModelTrainsByAKernel) {
+  for (const Base base : {Base::kGpt, Base::kDecoder, Base::kAlibi}) {
+    const Config config = BaseConfig(base);
+    const Model<double> model = MakeModel<double>(config);
+    const Lesson lesson = MakeLesson(RandomSequences(4, {5, 3}, config.vocab), 5, false);
+    Weights<double> plain = ZerosLike<double>(config);
+    const double loss = *LossAndGradient(model, lesson, nullptr, plain);
+    const auto train = [&](const attest_kernel_table* table, const char* variant) {
+      std::vector<std::pair<std::string, std::string>> options;
+      if (*variant != 0) options = {{"variant", variant}};
+      auto kernel = KernelAttention::Create(table, options);
+      EXPECT_TRUE(kernel) << kernel.error();
+      Weights<double> gradient = ZerosLike<double>(config);
+      const auto value = LossAndGradient<double>(
+          model, lesson, nullptr, gradient, {},
+          [&](const AttentionTask<double>& task, M& out) { return kernel->Run(task, out); },
+          [&](const AttentionTask<double>& task, const M& dout) {
+            return kernel->Backward(task, dout);
+          });
+      EXPECT_TRUE(value) << value.error();
+      EXPECT_NEAR(value.value_or(0), loss, 1e-12);
+      return Apart(config, plain, gradient);
+    };
+    constexpr double kRoundings = 1e-11;
+    EXPECT_LT(train(TiledKernelTable(), ""), kRoundings);
+    EXPECT_GT(train(MutantKernelTable(), "backward-mask-ignored"), 1e6 * kRoundings);
   }
 }
 

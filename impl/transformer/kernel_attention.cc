@@ -33,6 +33,33 @@ class Call {
   }
 
   tl::expected<void, std::string> Run(const attest_kernel_table& table, void* kernel) {
+    return Run(table, table.forward, kernel);
+  }
+
+  // Forward, with an lse that the kernel is to have, then backward over the same tensors.
+  tl::expected<void, std::string> RunBackward(const attest_kernel_table& table, void* kernel,
+                                              const Matrix<T>& dout, AttentionGradients<T>& d) {
+    const int64_t heads = task_.heads, n = task_.head_dim, q_len = task_.q_len;
+    if (table.backward == nullptr) {
+      return tl::unexpected(std::string(table.name) + ": has no backward pass");
+    }
+    lse_.resize(static_cast<size_t>(task_.batch * heads * q_len));
+    Add(ATTEST_ROLE_LSE, lse_.data(), kFloat, std::vector<int64_t>{task_.batch, heads, q_len},
+        std::vector<int64_t>{heads * q_len, q_len, 1});
+    if (auto done = Run(table, table.forward, kernel); !done) return done;
+    const std::array<int64_t, 4> shape{task_.batch, heads, q_len, n},
+        strides{q_len * heads * n, n, heads * n, 1};
+    Add(ATTEST_ROLE_DOUT, dout.data(), kFloat, shape, strides);
+    Add(ATTEST_ROLE_DQ, d.q.data(), kFloat, shape, strides);
+    AddKeys(ATTEST_ROLE_DK, d.k.data());
+    AddKeys(ATTEST_ROLE_DV, d.v.data());
+    return Run(table, table.backward, kernel);
+  }
+
+ private:
+  using Pass = attest_status (*)(void* kernel, attest_call* call);
+
+  tl::expected<void, std::string> Run(const attest_kernel_table& table, Pass pass, void* kernel) {
     std::array<char, 256> message{};
     attest_call call{};
     call.struct_size = sizeof(call);
@@ -42,11 +69,10 @@ class Call {
     call.arguments = arguments_.data();
     call.message = message.data();
     call.message_size = message.size();
-    if (table.forward(kernel, &call) == ATTEST_OK) return {};
+    if (pass(kernel, &call) == ATTEST_OK) return {};
     return tl::unexpected(std::string(table.name) + ": " + message.data());
   }
 
- private:
   static constexpr DLDataType kFloat{kDLFloat, 8 * sizeof(T), 1};
 
   void Add(int32_t role, const void* data, DLDataType type, std::vector<int64_t> shape,
@@ -114,7 +140,7 @@ class Call {
 
   const AttentionTask<T>& task_;
   std::vector<uint8_t> mask_;
-  std::vector<T> slopes_;
+  std::vector<T> slopes_, lse_;
   std::deque<Tensor> tensors_;
   std::vector<attest_argument> arguments_;
   attest_option scale_{};
@@ -148,6 +174,20 @@ tl::expected<void, std::string> KernelAttention::Run(const AttentionTask<T>& tas
   return Call<T>(task, out).Run(*table_, kernel_.get());
 }
 
+template <typename T>
+tl::expected<AttentionGradients<T>, std::string> KernelAttention::Backward(
+    const AttentionTask<T>& task, const Matrix<T>& dout) const {
+  Matrix<T> out;
+  AttentionGradients<T> gradients = ZeroGradients(task);
+  const auto done = Call<T>(task, out).RunBackward(*table_, kernel_.get(), dout, gradients);
+  if (!done) return tl::unexpected(done.error());
+  return gradients;
+}
+
+template tl::expected<AttentionGradients<float>, std::string> KernelAttention::Backward(
+    const AttentionTask<float>&, const Matrix<float>&) const;
+template tl::expected<AttentionGradients<double>, std::string> KernelAttention::Backward(
+    const AttentionTask<double>&, const Matrix<double>&) const;
 template tl::expected<void, std::string> KernelAttention::Run(const AttentionTask<float>&,
                                                               Matrix<float>&) const;
 template tl::expected<void, std::string> KernelAttention::Run(const AttentionTask<double>&,

@@ -26,6 +26,11 @@ class KernelAttention {
   // out [batch * q_len, heads * head_dim], T float or double. The error is the kernel's message.
   template <typename T>
   tl::expected<void, std::string> Run(const AttentionTask<T>& task, Matrix<T>& out) const;
+  // The gradients by the kernel's own backward pass, behind a forward of its own, with an lse. Keys lie plainly, as in
+  // training they do.
+  template <typename T>
+  tl::expected<AttentionGradients<T>, std::string> Backward(const AttentionTask<T>& task,
+                                                            const Matrix<T>& dout) const;
 
  private:
   struct Destroyer {

@@ -97,11 +97,13 @@ template <typename T>
 double CrossEntropy(const Matrix<T>& logits, const Lesson& lesson, Matrix<T>* gradient = nullptr);
 
 // The loss of a lesson; the gradient of every weight is added to `gradient`. Dropout is on where a
-// seed is given. `source` is that of an encoder-decoder.
+// seed is given. `source` is that of an encoder-decoder. Attention and its gradients may be a kernel's, whose message is
+// the error.
 template <typename T>
-tl::expected<double, std::string> LossAndGradient(const Model<T>& model, const Lesson& lesson,
-                                                  const Tokens* source, Weights<T>& gradient,
-                                                  std::optional<uint64_t> dropout_seed = {});
+tl::expected<double, std::string> LossAndGradient(
+    const Model<T>& model, const Lesson& lesson, const Tokens* source, Weights<T>& gradient,
+    std::optional<uint64_t> dropout_seed = {}, const Attend<T>& attend = PlainAttend<T>(),
+    const AttendBackward<T>& attend_backward = PlainAttendBackward<T>());
 
 }  // namespace attest::transformer
 

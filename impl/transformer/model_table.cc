@@ -1,11 +1,12 @@
 #include "impl/transformer/model_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "impl/abi/kernel_table.h"
 #include "impl/transformer/any_model.h"
@@ -24,16 +25,6 @@ AnyCache& CacheAt(void* cache) {
   return *static_cast<AnyCache*>(cache);
 }
 
-constexpr std::array<std::pair<std::string_view, Base>, 7> kVariants = {{
-    {"decoder", Base::kDecoder},
-    {"gpt", Base::kGpt},
-    {"alibi", Base::kAlibi},
-    {"windowed", Base::kWindowed},
-    {"paged", Base::kPaged},
-    {"encoder", Base::kEncoder},
-    {"encoder-decoder", Base::kEncoderDecoder},
-}};
-
 // Takes a key out of the options.
 std::string Take(std::map<std::string, std::string>& options, const std::string& key,
                  std::string fallback) {
@@ -45,13 +36,13 @@ std::string Take(std::map<std::string, std::string>& options, const std::string&
 }
 
 tl::expected<Config, std::string> ConfigOfModel(const std::string& variant) {
-  for (const auto& [word, base] : kVariants) {
-    if (word == variant) return BaseConfig(base);
+  std::vector<std::string_view> known;
+  for (const Variant& one : Variants()) {
+    if (one.id == variant) return BaseConfig(one.base);
+    known.push_back(one.id);
   }
-  return tl::unexpected(fmt::format(
-      "there is no model \"{}\"; there are decoder, gpt, alibi, windowed, paged, encoder and "
-      "encoder-decoder",
-      variant));
+  return tl::unexpected(
+      fmt::format("there is no model \"{}\"; there are {}", variant, fmt::join(known, ", ")));
 }
 
 tl::expected<Config, std::string> ConfigOfMutant(const std::string& variant) {

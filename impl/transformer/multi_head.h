@@ -146,6 +146,15 @@ Matrix<T> Merged(Pass<T>& pass, const AttentionTask<T>& task) {
 }
 
 template <typename T>
+AttentionGradients<T> AttendedBackward(Pass<T>& pass, const AttentionTask<T>& task,
+                                       const Matrix<T>& dmerged) {
+  auto gradients = pass.attend_backward(task, dmerged);
+  if (gradients) return std::move(*gradients);
+  if (!pass.error) pass.error = gradients.error();
+  return ZeroGradients(task);
+}
+
+template <typename T>
 Matrix<T> ProjectOut(const MultiHead<T>& layer, const Pass<T>& pass, const Matrix<T>& merged) {
   if (!pass.StepFault(Fault::kProjectedBeforeMerge)) return Forward(layer.o, merged);
   Linear<T> first = layer.o;
@@ -184,7 +193,7 @@ std::pair<Matrix<T>, Matrix<T>> Backward(const MultiHead<T>& layer, Pass<T>& pas
   RotateAll(pass, sight, p);
   const AttentionTask<T> task = TaskOf(pass, sight, 0, p);
   const Matrix<T> dmerged = Backward(layer.o, Merged(pass, task), dy, gradient.o);
-  AttentionGradients<T> d = AttentionBackward(task, dmerged);
+  AttentionGradients<T> d = AttendedBackward(pass, task, dmerged);
   if (config.rope() && !sight.cross) {
     const bool interleaved = config.positions == Positions::kRopeInterleaved;
     Rotate(d.q, config.head_dim(), sight.query_positions, interleaved, /*forward=*/false);

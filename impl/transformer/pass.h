@@ -30,6 +30,19 @@ Attend<T> PlainAttend() {
   };
 }
 
+// Gradients of a task by that of its output; the error is one line. KernelAttention::Backward is one.
+template <typename T>
+using AttendBackward = std::function<tl::expected<AttentionGradients<T>, std::string>(
+    const AttentionTask<T>&, const Matrix<T>& dout)>;
+
+template <typename T>
+AttendBackward<T> PlainAttendBackward() {
+  return [](const AttentionTask<T>& task,
+            const Matrix<T>& dout) -> tl::expected<AttentionGradients<T>, std::string> {
+    return AttentionBackward(task, dout);
+  };
+}
+
 template <typename T>
 struct Pass {
   const Config& config;
@@ -37,7 +50,8 @@ struct Pass {
   Cache<T>* cache = nullptr;                  // Begin has been called
   bool in_step = false;                       // the cache held something before
   std::optional<uint64_t> dropout_seed = {};  // of a pass that trains
-  std::optional<std::string> error = {};      // the first one of attend
+  std::optional<std::string> error = {};      // the first one of attend or attend_backward
+  AttendBackward<T> attend_backward = PlainAttendBackward<T>();
 
   // Whether a fault that lives in steps alone shows in this pass.
   bool StepFault(Fault fault) const { return in_step && config.fault == fault; }

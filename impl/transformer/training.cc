@@ -91,10 +91,13 @@ double CrossEntropy(const Matrix<T>& logits, const Lesson& lesson, Matrix<T>* gr
 template <typename T>
 tl::expected<double, std::string> LossAndGradient(const Model<T>& model, const Lesson& lesson,
                                                   const Tokens* source, Weights<T>& gradient,
-                                                  std::optional<uint64_t> dropout_seed) {
+                                                  std::optional<uint64_t> dropout_seed,
+                                                  const Attend<T>& attend,
+                                                  const AttendBackward<T>& attend_backward) {
   const Weights<T>& weights = model.weights;
   const bool encoder = model.config.kind == Kind::kEncoder;
-  Pass<T> pass = MakePass<T>(model.config, PlainAttend<T>(), nullptr);
+  Pass<T> pass = MakePass<T>(model.config, attend, nullptr);
+  pass.attend_backward = attend_backward;
   if (dropout_seed) pass.dropout_seed = dropout_seed;
   std::optional<SourceSide<T>> below;
   if (source != nullptr) {
@@ -110,13 +113,15 @@ tl::expected<double, std::string> LossAndGradient(const Model<T>& model, const L
   climber.Down(HeadBackward(model.config, weights, top, dlogits, gradient), gradient,
                encoder ? gradient.encoder : gradient.decoder, below ? &below->dmemory : nullptr);
   if (below) below->climber.Down(below->dmemory, gradient, gradient.encoder, nullptr);
+  if (pass.error) return tl::unexpected(*pass.error);
   return loss;
 }
 
-#define ATTEST_INSTANTIATE(T)                                                \
-  template double CrossEntropy(const Matrix<T>&, const Lesson&, Matrix<T>*); \
-  template tl::expected<double, std::string> LossAndGradient(                \
-      const Model<T>&, const Lesson&, const Tokens*, Weights<T>&, std::optional<uint64_t>);
+#define ATTEST_INSTANTIATE(T)                                                              \
+  template double CrossEntropy(const Matrix<T>&, const Lesson&, Matrix<T>*);               \
+  template tl::expected<double, std::string> LossAndGradient(                              \
+      const Model<T>&, const Lesson&, const Tokens*, Weights<T>&, std::optional<uint64_t>, \
+      const Attend<T>&, const AttendBackward<T>&);
 ATTEST_INSTANTIATE(float)
 ATTEST_INSTANTIATE(double)
 #undef ATTEST_INSTANTIATE

@@ -6,6 +6,7 @@
 
 #include "properties/harness/model/compare_logits.h"
 #include "properties/transformer/model_properties.h"
+#include "properties/transformer/name_cause.h"
 
 namespace attest {
 namespace {
@@ -62,6 +63,7 @@ Verdict NeighboursDoNotMatter(const ModelCase& c, ModelLab& lab) {
                      "all other items of the batch hold other tokens");
     }
   }
+  NameCause(c, AtOnce, lab, comparison.verdict());
   return comparison.Finish();
 }
 

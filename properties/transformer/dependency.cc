@@ -1,7 +1,9 @@
 // What the logits at a position depend on: nothing that comes later, all that comes before, all of a source.
 // Each token of a tiny sequence is changed by itself, and what moves is looked at.
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 #include "properties/harness/case/random.h"
 #include "properties/harness/model/compare_logits.h"
 #include "properties/transformer/model_properties.h"
+#include "properties/transformer/name_cause.h"
 
 namespace attest {
 namespace {
@@ -95,7 +98,7 @@ std::pair<std::string, std::string> ShapeOf(const Matrix& moved, int64_t reach) 
 }
 
 // Of two tokens nothing can be told: the case is made longer before its shape is looked at.
-void Explain(ModelCase c, ModelLab& lab, Verdict& verdict) {
+ModelCase LongEnough(ModelCase c, const ModelLab& lab) {
   constexpr int64_t kEnough = 6;
   const int64_t vocab = lab.contract().vocab;
   while (c.len() < std::min(kEnough, lab.contract().max_len)) {
@@ -103,11 +106,49 @@ void Explain(ModelCase c, ModelLab& lab, Verdict& verdict) {
     c.tokens[0].push_back(token);
     c.others[0].push_back((token + 1) % vocab);
   }
+  return c;
+}
+
+void Explain(const ModelCase& failing, ModelLab& lab, Verdict& verdict) {
+  if (!lab.wants_cause() || NameUnstable(AtOnce(failing), lab, verdict)) return;
+  const ModelCase c = LongEnough(failing, lab);
   const auto answers = lab.Run(ChangedOneByOne(c, /*in_source=*/false));
   if (!answers) return;
-  std::tie(verdict.cause_class, verdict.likely_cause) =
-      ShapeOf(MovedBy(*answers, c.tokens[0].size()), lab.contract().reach);
-  if (!verdict.likely_cause.empty()) verdict.sentence += "; " + verdict.likely_cause;
+  auto [cause_class, phrase] = ShapeOf(MovedBy(*answers, c.tokens[0].size()), lab.contract().reach);
+  if (!cause_class.empty()) SetCause(std::move(cause_class), std::move(phrase), verdict);
+}
+
+// What a matrix that lacks dependencies looks like. A model of short sight need but say so.
+void ExplainDeafness(const ModelCase& failing, ModelLab& lab, Verdict& verdict) {
+  if (!lab.wants_cause()) return;
+  const ModelCase c = LongEnough(failing, lab);
+  const auto answers = lab.Run(ChangedOneByOne(c, /*in_source=*/false));
+  if (!answers) return;
+  const auto len = static_cast<int64_t>(c.tokens[0].size());
+  const Matrix moved = MovedBy(*answers, c.tokens[0].size());
+  const auto is_shape = [&](const std::function<bool(int64_t, int64_t)>& depends) {
+    for (int64_t t = 0; t < len; ++t) {
+      for (int64_t s = 0; s < len; ++s) {
+        if (moved[static_cast<size_t>(t)][static_cast<size_t>(s)] != depends(t, s)) return false;
+      }
+    }
+    return true;
+  };
+  const bool is_encoder = lab.contract().kind == ModelKind::kEncoder;
+  if (is_encoder && is_shape([](int64_t t, int64_t s) { return s <= t; })) {
+    return SetCause("causal-in-an-encoder", "as if the encoder were causal", verdict);
+  }
+  for (int64_t reach = 1; reach + 1 < len; ++reach) {
+    ModelContract declared = lab.contract();
+    declared.reach = reach;
+    if (!is_shape([&](int64_t t, int64_t s) { return MayDepend(declared, t, s); })) continue;
+    return SetCause(
+        "short-reach",
+        fmt::format("as if {} were all that a token sees: where that is meant, "
+                    "\"reach\": {} in the contract says so",
+                    reach == 1 ? "it itself" : fmt::format("it and {} before", reach - 1), reach),
+        verdict);
+  }
 }
 
 // The law of a language model: what it says of the next token it says without knowing it. A token that is
@@ -235,7 +276,12 @@ Verdict NothingIsDeaf(const ModelCase& c, ModelLab& lab, bool in_source, const M
 }
 
 Verdict EveryEarlierTokenMatters(const ModelCase& c, ModelLab& lab) {
-  return NothingIsDeaf(c, lab, /*in_source=*/false, Intended(lab.contract(), c.tokens[0].size()));
+  Verdict verdict =
+      NothingIsDeaf(c, lab, /*in_source=*/false, Intended(lab.contract(), c.tokens[0].size()));
+  if (verdict.kind == VerdictKind::kFail && verdict.output == "logits") {
+    ExplainDeafness(c, lab, verdict);
+  }
+  return verdict;
 }
 
 Verdict EverySourceTokenMatters(const ModelCase& c, ModelLab& lab) {
@@ -280,7 +326,9 @@ std::string DependencyPicture(const ModelCase& c, ModelLab& lab) {
     text += fmt::format("{:<{}}  {}\n", LineOf(observed[t]), std::max<size_t>(len, 8),
                         LineOf(intended[t]));
   }
-  return text;
+  return text +
+         "a line a position, a column a token: # the logits there move with it, . they do not;\n"
+         "observed: of this model; intended: as its contract says\n";
 }
 
 }  // namespace attest

@@ -6,6 +6,7 @@
 
 #include "properties/harness/model/compare_logits.h"
 #include "properties/transformer/model_properties.h"
+#include "properties/transformer/name_cause.h"
 
 namespace attest {
 namespace {
@@ -59,6 +60,10 @@ Verdict RerunsAreTheSame(const ModelCase& c, ModelLab& lab) {
       comparison.Row((*answers)[0].At(b, i), (*answers)[2].At(b, i), b, i,
                      "the same call was made before, and another in between");
     }
+  }
+  Verdict& verdict = comparison.verdict();
+  if (comparison.has_failed() && lab.wants_cause() && !NameUnstable(AtOnce(c), lab, verdict)) {
+    SetCause("request-before", "as if a request began with what one before it has left", verdict);
   }
   return comparison.Finish();
 }

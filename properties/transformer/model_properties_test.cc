@@ -5,9 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "properties/harness/model/compare_logits.h"
 #include "properties/harness/model/run_model.h"
 
 namespace attest {
@@ -91,7 +95,31 @@ constexpr Kill kKills[] = {
     {":edge-lost", "teacher_forcing.every_token_is_learnt_once", "is learnt 0 times"},
     {":target-not-shifted", "teacher_forcing.loss_cannot_beat_chance",
      "the answer is the input at the same position"},
+    {":ends-skipped?batcher=stream", "teacher_forcing.targets_are_the_next_token",
+     "the target is of another document"},
+    {":edge-lost?batcher=stream", "teacher_forcing.every_token_is_learnt_once",
+     "is learnt 0 times"},
+    {":drops-a-row?batcher=stream", "teacher_forcing.every_token_is_learnt_once",
+     "is learnt 0 times"},
+    {":target-not-shifted?batcher=stream", "teacher_forcing.loss_cannot_beat_chance",
+     "the answer is the input at the same position"},
     {":crashes", "logits.are_finite", "address 0"},
+    // Causes, named by experiment.
+    {":sees-itself-alone", "dependency.every_earlier_token_matters",
+     "\"reach\": 1 in the contract"},
+    {":causal?kind=encoder", "dependency.every_earlier_token_matters", "the encoder were causal"},
+    {":cache-kept", "cache.chunks_equal_one_shot", "made twice in a row gives other logits"},
+    {":reads-its-neighbour", "cache.chunks_equal_one_shot", "move it"},
+    {":positions-count-padding", "cache.chunks_equal_one_shot", "as if padding counted"},
+    {":padding-visible", "cache.chunks_equal_one_shot", "as if padding were seen"},
+    {":step-one-off?positions=relative", "cache.chunks_equal_one_shot", "as if a layer were"},
+    {":step-forgets-the-first", "cache.chunks_equal_one_shot",
+     "the token at position 0 had been forgotten"},
+    {":step-wraps", "cache.chunks_equal_one_shot", "steps are right up to position 11"},
+    {":reorder-forgotten", "cache.beams_go_on_from_their_parents", "the cache were left as it is"},
+    {":reorder-in-place", "cache.beams_go_on_from_their_parents", "copied one by one"},
+    {":bytes-of-all", "cache.bytes_are_linear", "always paid for max_len tokens"},
+    {":call-in-logits", "cache.chunks_equal_one_shot", "made twice in a row gives other logits"},
 };
 
 class KillTest : public testing::TestWithParam<Kill> {};
@@ -130,7 +158,8 @@ TEST_P(HonestTest, PassesWhateverItPromises) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, HonestTest,
                          testing::Values("?seed=1", "?positions=relative", "?kind=encoder",
-                                         "?kind=encoder&positions=none", "?kind=encoder_decoder"));
+                                         "?kind=encoder&positions=none", "?kind=encoder_decoder",
+                                         "?batcher=stream", ":rotated?batcher=stream"));
 
 TEST(ModelPropertiesTest, HangsAreFoundAndEndTheProperty) {
   const auto spec = ResolveKernel(SUM_MODEL ":hangs");
@@ -151,6 +180,80 @@ TEST(ModelPropertiesTest, HangsAreFoundAndEndTheProperty) {
   EXPECT_LE(result.cases_run(), 2);
 }
 
+// A run that ends while a failure is run again has not seen it pass.
+TEST(ModelPropertiesTest, AnInterruptedRerunIsNotCounted) {
+  std::atomic<bool> stop = false;
+  SessionOptions session_options;
+  session_options.stop = &stop;
+  auto session = KernelSession::Open(*ResolveKernel(SUM_MODEL ":hangs"), session_options);
+  ASSERT_TRUE(session);
+  const auto contract = ParseModelContract((*session)->identity().contract_json);
+  ModelLab lab(*contract, **session);
+  const ModelProperty& property = *FindModelProperty("logits.are_finite");
+  ModelCase c;
+  c.tokens = {{1, 2, 3}};
+  const Verdict verdict = ModelFailure(Cause::kHang, "", "no answer after 5 s");
+  RunOptions options;
+  options.stop = &stop;
+  stop = true;
+  const ModelFinding found = MakeModelFinding(property, c, verdict, lab, options, {});
+  EXPECT_EQ(found.finding.confirmations, 0);
+  EXPECT_EQ(found.finding.verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(found.finding.verdict.reason, "reruns not finished");
+  EXPECT_TRUE(SameCase(found.smallest, c));
+}
+
+TEST(ModelPropertiesTest, AModelThatDiesSlowlyEndsTheProperty) {
+  Opened model = Open(":crashes");
+  ModelLab lab(model.contract, *model.session);
+  RunOptions options;
+  options.plan = {"test", 60};
+  options.shrink_budget = 0;
+  options.slow_restart = options.slow_deaths_time = std::chrono::milliseconds(0);
+  options.max_slow_deaths = 3;
+  const PropertyResult result =
+      RunModelProperty(*FindModelProperty("logits.are_finite"), lab, options, {});
+  EXPECT_TRUE(result.dies_slowly);
+  EXPECT_LE(result.cases_run(), 3);
+  EXPECT_THAT(result.reason, HasSubstr("stopped after 3 deaths of the worker"));
+}
+
+// Whatever the parts, the cases and the verdict are those of one run.
+TEST(ModelPropertiesTest, APropertyInPartsIsOneRun) {
+  Opened model = Open(":step-one-off");
+  ModelLab lab(model.contract, *model.session);
+  RunOptions options;
+  options.plan = {"test", 40};
+  const ModelProperty& property = *FindModelProperty("cache.chunks_equal_one_shot");
+  const PropertyResult whole = RunModelProperty(property, lab, options, {});
+  const ModelObserver nobody;
+  ModelPropertyRun run(property, lab, options, nobody);
+  run.RunTo(10, options);
+  EXPECT_EQ(run.result().cases_run(), 10);
+  run.RunTo(40, options);
+  const PropertyResult parts = run.Finish();
+  EXPECT_EQ(parts.cases, whole.cases);
+  ASSERT_EQ(parts.findings.size(), whole.findings.size());
+  EXPECT_EQ(parts.findings[0].verdict.sentence, whole.findings[0].verdict.sentence);
+}
+
+// What is waived neither hides nor is shrunk to what is not.
+TEST(ModelPropertiesTest, AWaivedFailureHidesNoOther) {
+  Opened model = Open(":step-one-off");
+  ModelLab lab(model.contract, *model.session);
+  RunOptions options;
+  options.plan = {"test", 60};
+  std::vector<ModelFinding> found;
+  ModelObserver observer;
+  observer.on_finding = [&](const ModelFinding& finding) { found.push_back(finding); };
+  observer.is_waived = [](const Signature&, const ModelCase& c, const Verdict&) {
+    return c.cache == "paged";
+  };
+  RunModelProperty(*FindModelProperty("cache.chunks_equal_one_shot"), lab, options, observer);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_NE(found[0].smallest.cache, found[1].smallest.cache);
+}
+
 TEST(ModelPropertiesTest, ThePictureShowsWhatDependsOnWhat) {
   Opened model = Open(":sees-the-next");
   ModelLab lab(model.contract, *model.session);
@@ -161,7 +264,9 @@ TEST(ModelPropertiesTest, ThePictureShowsWhatDependsOnWhat) {
             "observed  intended\n"
             "##.       #..\n"
             "###       ##.\n"
-            "###       ###\n");
+            "###       ###\n"
+            "a line a position, a column a token: # the logits there move with it, . they do not;\n"
+            "observed: of this model; intended: as its contract says\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "properties/harness/model/compare_logits.h"
 #include "properties/transformer/model_properties.h"
+#include "properties/transformer/name_cause.h"
 
 namespace attest {
 namespace {
@@ -62,11 +63,12 @@ bool CountsPadding(const ModelCase& c, size_t b, const ModelAnswer& batch, Model
 }
 
 void Explain(const ModelCase& c, const ModelAnswer& batch, ModelLab& lab, Verdict& verdict) {
-  if (verdict.kind != VerdictKind::kFail) return;
-  if (!CountsPadding(c, static_cast<size_t>(verdict.witness->index[0]), batch, lab)) return;
-  verdict.cause_class = "positions-count-padding";
-  verdict.likely_cause = "as if positions were counted from the beginning of the padding";
-  verdict.sentence += "; " + verdict.likely_cause;
+  if (verdict.kind != VerdictKind::kFail || !lab.wants_cause()) return;
+  if (!CountsPadding(c, static_cast<size_t>(verdict.witness->index[0]), batch, lab)) {
+    return NameCause(c, AtOnce, lab, verdict);
+  }
+  SetCause("positions-count-padding",
+           "as if positions were counted from the beginning of the padding", verdict);
 }
 
 // The one claim that matters in serving: who shares the batch, and how long they are, is nobody's business.
@@ -114,6 +116,13 @@ Verdict SidesAgree(const ModelCase& c, ModelLab& lab) {
   LogitsComparison comparison(lab.contract(), lab.contract().bits.padding);
   CompareAll(c, (*answers)[0], (*answers)[1],
              "padded on the left; due is what it gives padded on the right", comparison);
+  for (const PaddingSide side : {PaddingSide::kLeft, PaddingSide::kRight}) {
+    ModelCase sided = c;
+    sided.side = side;
+    if (comparison.verdict().cause_class.empty()) {
+      NameCause(sided, AtOnce, lab, comparison.verdict());
+    }
+  }
   return comparison.Finish();
 }
 

@@ -2,6 +2,7 @@
 // token of a row says which one it is, and the law can be read off.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <vector>
@@ -71,8 +72,12 @@ Due DueAfter(int64_t input, const Documents& documents, const BatcherContract& b
   if (const auto place = documents.PlaceOf(input)) {
     due.token = documents.After(*place, 1);
     if (!due.token) due.token = batcher.eos;
-  } else {
-    due.any_first = input == batcher.bos;
+    if (!due.token && batcher.joins) due.token = batcher.bos;
+  } else if (input == batcher.bos) {
+    due.any_first = true;
+  } else if (input == batcher.eos && batcher.joins) {
+    due.token = batcher.bos;
+    due.any_first = !due.token;
   }
   return due;
 }
@@ -194,25 +199,75 @@ std::vector<std::vector<int>> LearntTimes(const ModelCase& c, const LearningRows
   return times;
 }
 
-// Nothing is lost at the edge of a row, nothing counts double. The first token of a document can be learnt only
-// where a mark stands before it.
+using LearntCounts = std::vector<std::vector<int>>;
+
+// The first place in a document whose token must be learnt: without a mark before them first tokens are not, but for
+// those of a stream.
+size_t FirstToLearn(const BatcherContract& batcher) {
+  return batcher.bos || batcher.joins ? 0 : 1;
+}
+
+// Whether what is not learnt is the end of a stream: all of some documents, the end of one, and no full row.
+bool IsDroppedEnd(const LearntCounts& times, size_t from, int64_t row_len) {
+  int64_t missing = 0, parts = 0;
+  for (const std::vector<int>& of_document : times) {
+    const auto begin = of_document.begin() + static_cast<std::ptrdiff_t>(from);
+    const auto first = std::find(begin, of_document.end(), 0);
+    if (!std::all_of(first, of_document.end(), [](int n) { return n == 0; })) return false;
+    missing += of_document.end() - first;
+    parts += first != begin && first != of_document.end() ? 1 : 0;
+  }
+  return missing < row_len && parts <= 1;
+}
+
+// The first token, by document and place, that is not learnt as it should be; nullopt where all are.
+std::optional<Place> WronglyLearnt(const LearntCounts& times, const BatcherContract& batcher,
+                                   int64_t row_len) {
+  const size_t from = FirstToLearn(batcher);
+  const bool may_miss = batcher.drops_last && IsDroppedEnd(times, from, row_len);
+  for (size_t d = 0; d < times.size(); ++d) {
+    for (size_t i = from; i < times[d].size(); ++i) {
+      if (times[d][i] != 1 && (times[d][i] != 0 || !may_miss)) return Place{d, i};
+    }
+  }
+  return std::nullopt;
+}
+
+// Likewise of a stream without a mark at its beginning: the first token of all has none before it. Which document it is
+// of, is the batcher's choice.
+std::optional<Place> WronglyLearntInStream(LearntCounts times, const BatcherContract& batcher,
+                                           int64_t row_len) {
+  std::optional<Place> wrong = WronglyLearnt(times, batcher, row_len);
+  for (size_t d = 0; wrong && d < times.size(); ++d) {
+    if (times[d][0] != 0) continue;
+    times[d][0] = 1;
+    const auto then = WronglyLearnt(times, batcher, row_len);
+    times[d][0] = 0;
+    // Of several things that are wrong it is not the first token that is shown.
+    if (!then || (wrong->index == 0 && then->index != 0)) wrong = then;
+  }
+  return wrong;
+}
+
+// Nothing is lost at the edge of a row, nothing counts double.
 Verdict EveryTokenIsLearntOnce(const ModelCase& c, ModelLab& lab) {
   const Documents documents(c.documents);
   if (!documents.distinct()) return SaysNothing("a token occurs twice");
   const auto rows = RowsOf(c, lab);
   if (!rows) return rows.error();
-  const auto times = LearntTimes(c, *rows, documents);
-  for (size_t d = 0; d < times.size(); ++d) {
-    for (size_t i = lab.contract().batcher->bos ? 0 : 1; i < times[d].size(); ++i) {
-      if (times[d][i] == 1) continue;
-      return ModelFailure(
-          Cause::kValue, "targets",
-          fmt::format(
-              "the token at place {} of document {} ({} tokens) is learnt {} times with rows of {}",
-              i, d, c.documents[d].size(), times[d][i], c.row_len));
-    }
-  }
-  return {};
+  const BatcherContract& batcher = *lab.contract().batcher;
+  const LearntCounts times = LearntTimes(c, *rows, documents);
+  const bool has_a_start = !batcher.joins || batcher.bos;
+  const auto wrong = has_a_start ? WronglyLearnt(times, batcher, c.row_len)
+                                 : WronglyLearntInStream(times, batcher, c.row_len);
+  if (!wrong) return {};
+  const auto [d, i] = *wrong;
+  return ModelFailure(
+      Cause::kValue, "targets",
+      fmt::format(
+          "the token at place {} of document {} ({} tokens) is learnt {} times with rows of "
+          "{}",
+          i, d, c.documents[d].size(), times[d][i], c.row_len));
 }
 
 // Nobody can predict a fair die. See leak_trial.h for the bound.

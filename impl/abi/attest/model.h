@@ -135,7 +135,11 @@ typedef struct attest_model_table {
  * cache_bytes      {"per_token": N, "page": P}: an item's cache uses N bytes for each of its tokens, a paged
  *                  one for whole pages of P tokens; a ring for "slots": S tokens at most
  * batcher          {"pad": T, "bos": T, "eos": T, "packs": true}: there is a batcher, and the tokens that it
- *                  adds, each where there is one; packs: a row may hold several documents
+ *                  adds, each where there is one; packs: a row may hold several documents.
+ *                  "joins": true: documents make one stream, bos before and eos behind each, where there are such,
+ *                  and the target of a token is the next one of the stream: behind the last mark of a document the
+ *                  first token of the next one (as GPT-2 is trained). "drops_last": true: the tokens at the end
+ *                  that do not fill a row are left out, fewer than a row has
  * bits_invariant   what leaves the bits of logits alone, a list of: future (later tokens) padding (how much, on
  *                  which side) padding_content  batch (what shares it, and where) chunks (how the tokens
  *                  came to a cache) rerun (calls before it). What is not listed may round otherwise */

@@ -58,7 +58,8 @@ class Model:
             self.method("open"), self.method("step")
         if contract.get("batcher") is not None:
             self.method("batch")
-        if len(contract.get("padding", [])) > 1 and not takes(self.logits, "padding"):
+        sides = contract.get("padding")  # what is no list is refused by its reader
+        if isinstance(sides, list) and len(sides) > 1 and not takes(self.logits, "padding"):
             raise refused(f"{kernel.name}: padding comes on both sides: let logits take padding, 'left' or 'right'")
 
     def method(self, name):

@@ -89,6 +89,17 @@ def to_bf16(values):
     return numpy.where(numpy.isnan(values), numpy.uint16(0x7FC0), rounded)
 
 
+def json_of(contract, place):
+    """The contract as text; what JSON has no form for (NaN, numpy's numbers) is refused by its key."""
+    for key, value in contract.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            kind = type(value).__name__
+            raise Refused(f"{place}: contract: {key}: {value!r} ({kind}) is nothing that JSON holds") from None
+    return json.dumps(contract)
+
+
 class Refused(Exception):
     """The call cannot be made of this kernel; the text is the reason."""
 
@@ -171,7 +182,7 @@ class Kernel:
             raise Refused(f"{place_of(self.function) or path}: put the contract beside {name}: CONTRACT = {{...}}")
         self.name = f"{os.path.basename(path)}:{name}"
         self.version = str(getattr(module, "__version__", "1"))
-        self.contract = json.dumps(contract)
+        self.contract = json_of(contract, place_of(self.function) or path)
         self.options = options
         self.torch = None
         if getattr(module, "TENSORS", "numpy") == "torch":

@@ -98,7 +98,8 @@ std::optional<std::string> UnofferedTogether(const CallView& call, const Contrac
   for (int64_t b = 0; c.Excludes(Exclusion::kFewerKeysThanQueries) && b < call.batch; ++b) {
     if (call.KeyLength(b) < call.QueryLength(b)) return "fewer keys than queries are not offered";
   }
-  if (!c.OffersScale(call.scale)) return "a scale of " + std::to_string(call.scale) + " is not offered";
+  if (!c.OffersScale(call.scale))
+    return "a scale of " + std::to_string(call.scale) + " is not offered";
   if (c.window_sides == WindowSides::kBoth) return std::nullopt;
   if (call.window_right) return "windows have no right end";
   if (call.window_left && !call.causal && c.window_sides == WindowSides::kLeftIfCausal) {

@@ -8,6 +8,7 @@
 #include "impl/abi/testing/expect.h"
 #include "impl/abi/testing/promises.h"
 #include "impl/abi/testing/random_problem.h"
+#include "impl/attention/testing/repetitions.h"
 
 namespace attest {
 namespace {
@@ -78,7 +79,7 @@ TEST(ReferenceKernelTest, EveryStorageGivesTheSameBits) {
 }
 
 TEST(ReferenceKernelTest, KeepsItsPromises) {
-  EXPECT_TRUE(KeepsItsPromises(Make(), 200));
+  EXPECT_TRUE(KeepsItsPromises(Make(), Repetitions(50)));
 }
 
 // What each contract means is tested through the probe, which finds it out again

@@ -115,9 +115,9 @@ bool Offered(const Contract& contract, const Case& c) {
   const Problem& p = c.problem;
   return contract.dtypes.count(p.dtype) != 0 && SizesOffered(contract, p) &&
          VisibilityOffered(contract, c) && LengthsOffered(contract, c) &&
-         KeysPerQueryOffered(contract, p) && ScaleOffered(contract, p) && ExtrasOffered(contract, p) &&
-         StorageOffered(contract, c) && OffersLayouts(contract, c.layouts) &&
-         (!p.want_lse || contract.lse != LseKind::kNone) &&
+         KeysPerQueryOffered(contract, p) && ScaleOffered(contract, p) &&
+         ExtrasOffered(contract, p) && StorageOffered(contract, c) &&
+         OffersLayouts(contract, c.layouts) && (!p.want_lse || contract.lse != LseKind::kNone) &&
          (!p.want_weights || contract.Has(Feature::kWeights));
 }
 

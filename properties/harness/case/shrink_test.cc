@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "impl/attention/testing/repetitions.h"
 #include "impl/attention/visibility.h"
 #include "properties/harness/case/equal.h"
 #include "properties/harness/case/generator.h"
@@ -35,7 +36,7 @@ Case DrawRich(uint64_t seed) {
 
 TEST(ShrinkTest, EveryCandidateIsValidAndStrictlySmaller) {
   size_t most = 0;
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(Repetitions(202)); ++seed) {
     const Case c = DrawRich(seed);
     const auto measure = CaseMeasure(c);
     const auto candidates = ShrinkCandidates(c);

@@ -44,8 +44,7 @@ inline Contract NarrowContract() {
 inline Contract KeyRichContract() {
   Contract c = EverythingContract();
   c.name = "key-rich";
-  c.excludes = {Exclusion::kFewerKeysThanQueries, Exclusion::kZeroScale,
-                Exclusion::kNegativeScale};
+  c.excludes = {Exclusion::kFewerKeysThanQueries, Exclusion::kZeroScale, Exclusion::kNegativeScale};
   return c;
 }
 

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "properties/harness/cli/arguments.h"
-#include "properties/harness/model/model_case.h"
 
 namespace attest {
 
@@ -26,9 +25,6 @@ tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
   const auto refuse = [](std::string error) {
     return tl::unexpected(OpenError{kExitUsage, std::move(error)});
   };
-  if (!file && IsModelCase(ContentOf(path))) {
-    return refuse(fmt::format("{}: is the case of a model: only 'attest replay' takes it", path));
-  }
   if (!file) return refuse(file.error());
   const std::string id =
       property.empty() ? file->property.value_or("equivalence.matches_reference") : property;

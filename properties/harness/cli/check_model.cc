@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,10 +10,12 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
+#include "properties/harness/cli/model_passes.h"
 #include "properties/harness/cli/open_model.h"
 #include "properties/harness/cli/output_paths.h"
 #include "properties/harness/cli/run_arguments.h"
@@ -21,7 +24,7 @@
 #include "properties/harness/report/json_lines.h"
 #include "properties/harness/report/progress.h"
 #include "properties/harness/report/run_report.h"
-#include "properties/harness/runner/patience.h"
+#include "properties/harness/report/waivers.h"
 #include "properties/transformer/model_properties.h"
 
 namespace attest {
@@ -33,8 +36,16 @@ using Clock = std::chrono::steady_clock;
 struct CheckModelArguments {
   std::vector<std::string> models;
   std::string against;
+  std::string waivers;
   RunArguments run;
   OpenKernelOptions open;
+};
+
+// What it means.
+struct CheckModelPlan {
+  ModelPlan model;
+  std::vector<Waiver> waivers;
+  std::optional<std::chrono::seconds> duration;
 };
 
 struct ModelToRun {
@@ -59,20 +70,19 @@ ModelCase ShownCase(const ModelContract& contract) {
 
 class CheckModelRun {
  public:
-  CheckModelRun(const CheckModelArguments& arguments, AskedRun asked,
-                std::vector<const ModelProperty*> properties, RunInfo info, ReportSink& sink)
-      : arguments_(arguments),
-        asked_(std::move(asked)),
-        properties_(std::move(properties)),
-        info_(std::move(info)),
-        sink_(sink) {}
+  CheckModelRun(const CheckModelArguments& arguments, CheckModelPlan plan, RunInfo info,
+                ReportSink& sink)
+      : arguments_(arguments), plan_(std::move(plan)), info_(std::move(info)), sink_(sink) {}
 
   int Run(std::vector<ModelToRun> models, std::optional<OpenedModel> other) {
     RunReport report;
     report.info = info_;
     for (ModelToRun& model : models) report.kernels.push_back(model.report);
     sink_.WriteJson(RunLine(report));
-    TimeShares shares(asked_.duration, std::ssize(properties_) * std::ssize(models));
+    // The parts are passes of properties, over all models.
+    TimeShares shares(plan_.duration, std::ssize(plan_.model.properties) *
+                                          std::ssize(PassesOf(plan_.model.run.plan)) *
+                                          std::ssize(models));
     std::optional<ModelLab> against;
     if (other) against.emplace(other->contract, *other->session);
     for (size_t i = 0; i < models.size(); ++i) {
@@ -88,26 +98,32 @@ class CheckModelRun {
  private:
   void RunModel(ModelLab& lab, TimeShares& shares, KernelReport& report) {
     start_ = Clock::now();
+    cases_.clear();
+    model_cases_ = 0;
     const double loading = lab.session().stats().seconds_in_worker;
     progress_.SetKernel(report.kernel);
     NoteDependencies(lab, report);
-    const ModelObserver observer{[&](const ModelProperty& property, int64_t done, int64_t of) {
-                                   progress_.OnModelCase(property.id, done, of);
-                                 },
-                                 [&](const ModelFinding& finding) { Save(finding, report); }};
-    Patience patience;
-    for (const ModelProperty* property : properties_) {
-      RunOptions options = asked_.run;
-      options.stop_at = shares.Next();
-      const std::string why = WhyNotRun(report, patience);
-      report.results.push_back(why.empty() ? RunModelProperty(*property, lab, options, observer)
-                                           : NotRun(*property, report, why));
-      patience.Note(report.results.back());
-      sink_.WriteJson(ResultLine(report.results.back()));
-    }
+    report.results =
+        RunModelInPasses(plan_.model, lab, Observer(report), [&] { return shares.Next(); });
+    ApplyWaivers(plan_.waivers, report);
+    for (const PropertyResult& result : report.results) sink_.WriteJson(ResultLine(result));
     report.seconds = Seconds();
     report.stats = lab.session().stats();
     report.stats.seconds_in_worker -= loading;
+  }
+
+  ModelObserver Observer(KernelReport& report) {
+    ModelObserver observer;
+    observer.on_case = [&](const ModelProperty& property, int64_t done, int64_t of) {
+      model_cases_ += done - std::exchange(cases_[&property], done);
+      progress_.OnModelCase(property.id, done, of);
+    };
+    observer.on_finding = [&](const ModelFinding& finding) { Save(finding, report); };
+    if (plan_.waivers.empty()) return observer;
+    observer.is_waived = [&](const Signature& signature, const ModelCase& c, const Verdict& v) {
+      return !ReasonToWaive(plan_.waivers, report, signature, c, v).empty();
+    };
+    return observer;
   }
 
   // What the logits of one sequence depend on, for a person to look at; no claim.
@@ -119,33 +135,15 @@ class CheckModelRun {
     }
   }
 
-  std::string WhyNotRun(const KernelReport& report, const Patience& patience) const {
-    const auto failed = std::ranges::count_if(report.findings, [](const ReportedFinding& reported) {
-      return reported.finding.verdict.kind == VerdictKind::kFail;
-    });
-    if (asked_.stop_after && failed >= *asked_.stop_after) {
-      return fmt::format("the model has {} findings", failed);
-    }
-    return patience.WhyNotRun();
-  }
-
-  PropertyResult NotRun(const ModelProperty& property, const KernelReport& report,
-                        const std::string& why) const {
-    PropertyResult result;
-    result.kernel = report.kernel;
-    result.property = property.id;
-    result.wanted = asked_.run.plan.cases_per_property;
-    result.reason = "not run: " + why;
-    return result;
-  }
-
   // At once: a run that is killed later has not lost it.
   void Save(const ModelFinding& found, KernelReport& report) {
     ReportedFinding reported;
     reported.finding = found.finding;
+    reported.waived = ReasonToWaive(plan_.waivers, report, found.finding.signature, found.smallest,
+                                    found.finding.verdict);
     reported.picture = found.picture;
     reported.found_by = found.finding.signature.property;
-    reported.kernel_cases = found.finding.cases_to_first + CasesRun(report);
+    reported.kernel_cases = model_cases_;
     reported.kernel_seconds = Seconds();
     reported.case_text = ToToml({found.smallest, found.finding.signature.property, report.kernel,
                                  arguments_.against, found.finding.verdict.sentence});
@@ -156,12 +154,13 @@ class CheckModelRun {
   double Seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   const CheckModelArguments& arguments_;
-  const AskedRun asked_;
-  const std::vector<const ModelProperty*> properties_;
+  const CheckModelPlan plan_;
   const RunInfo info_;
   ReportSink& sink_;
   ProgressLine progress_;
-  Clock::time_point start_;  // of the model at hand
+  Clock::time_point start_;                        // of the model at hand
+  std::map<const ModelProperty*, int64_t> cases_;  // of it, so far
+  int64_t model_cases_ = 0;                        // the sum of them
 };
 
 ModelToRun ToRun(const std::string& text, OpenedModel opened) {
@@ -187,18 +186,36 @@ tl::expected<std::vector<ModelToRun>, OpenError> OpenModels(const CheckModelArgu
   return models;
 }
 
-std::vector<std::string> Named(const CheckModelArguments& arguments) {
+tl::expected<CheckModelPlan, std::string> Understand(const CheckModelArguments& arguments,
+                                                     const AskedRun& asked) {
+  CheckModelPlan plan;
+  auto properties = SelectModelProperties(arguments.run.properties);
+  if (!properties) return tl::unexpected(properties.error());
+  if (!arguments.waivers.empty()) {
+    auto waivers = ReadWaivers(arguments.waivers);
+    if (!waivers) return tl::unexpected(waivers.error());
+    plan.waivers = std::move(*waivers);
+  }
+  plan.model = {std::move(*properties), asked.run, asked.stop_after};
+  plan.duration = asked.duration;
+  return plan;
+}
+
+// The files that the run reads.
+std::vector<std::string> Inputs(const CheckModelArguments& arguments) {
   std::vector<std::string> named = arguments.models;
   if (!arguments.against.empty()) named.push_back(arguments.against);
-  return named;
+  std::vector<std::string> files = FilesOfKernels(named);
+  if (!arguments.waivers.empty()) files.push_back(arguments.waivers);
+  return files;
 }
 
 int CheckModel(const CheckModelArguments& arguments, const CommandLine& line) {
-  auto asked = Understand(arguments.run);
+  const auto asked = Understand(arguments.run);
   if (!asked) return Complain(kExitUsage, asked.error());
-  auto properties = SelectModelProperties(arguments.run.properties);
-  if (!properties) return Complain(kExitUsage, properties.error());
-  const auto fine = CheckRunPaths(FilesOfKernels(Named(arguments)), arguments.run.paths);
+  auto plan = Understand(arguments, *asked);
+  if (!plan) return Complain(kExitUsage, plan.error());
+  const auto fine = CheckRunPaths(Inputs(arguments), arguments.run.paths);
   if (!fine) return Complain(kExitUsage, fine.error());
   auto models = OpenModels(arguments);
   if (!models) return Complain(models.error().status, models.error().text);
@@ -212,8 +229,7 @@ int CheckModel(const CheckModelArguments& arguments, const CommandLine& line) {
   if (!sink) return Complain(kExitUsage, sink.error());
   RunInfo info = InfoOf(line, arguments.run, *asked);
   info.open_options = OpenOptionsText(arguments.open);
-  return CheckModelRun(arguments, std::move(*asked), std::move(*properties), std::move(info),
-                       **sink)
+  return CheckModelRun(arguments, std::move(*plan), std::move(info), **sink)
       .Run(std::move(*models), std::move(other));
 }
 
@@ -231,6 +247,10 @@ void AddCheckModel(CLI::App& app, CommandLine& line) {
       ->add_option("--against", arguments->against,
                    "A model whose logits are due: the one before it was ported or rewritten")
       ->type_name("MODEL");
+  command
+      ->add_option("--waivers", arguments->waivers,
+                   "Findings that do not fail the run: a file as corpus/waivers.toml")
+      ->type_name("FILE");
   AddRunArguments(*command, arguments->run);
   AddDeadline(*command, arguments->open);
   AddThreads(*command, arguments->open);

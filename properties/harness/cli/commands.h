@@ -6,7 +6,9 @@
 #include <functional>
 #include <string>
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace attest {
 

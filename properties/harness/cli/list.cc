@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include "impl/attention/contract.h"
 #include "impl/attention/contract_json.h"
@@ -79,7 +80,7 @@ std::string FormsOf(const std::string& kernel) {
   if (kernel == "hostile") return "hostile:ID for each of 'attest list hostile'";
   if (kernel == "model-mutant") return "model-mutant:ID for each of 'attest list model-mutants'";
   const auto opened = OpenKernel(kernel);
-  if (!opened && OpenModel(kernel)) return "a model: for 'attest check-model'";
+  if (!opened && OpenModel(kernel)) return "a model: see 'attest list models'";
   if (!opened) return "cannot be used here: " + PrintableLine(opened.error().text);
   const std::string own = OptionsOf(opened->contract);
   const auto variants = opened->contract.options.find("variant");
@@ -118,6 +119,14 @@ void ListMutants() {
     Print(fmt::format("  mutant:{:<30} {:<8}{}{}\n", mutant.id, mutant.kind, mutant.does,
                       mutant.report.empty() ? "" : fmt::format(" ({})", mutant.report)));
   }
+}
+
+void ListModels() {
+  Print("models:\n");
+  for (const transformer::Variant& variant : transformer::Variants()) {
+    Print(fmt::format("  model:{:<16} {}\n", variant.id, variant.is));
+  }
+  Print("  model-mutant:ID        each of 'attest list model-mutants'\n");
 }
 
 void ListModelMutants() {
@@ -191,6 +200,7 @@ int List(const ListArguments& arguments) {
   if (is_wanted("model-properties")) ListModelProperties();
   if (is_wanted("contracts")) ListContracts();
   if (is_wanted("kernels")) ListKernels();
+  if (is_wanted("models")) ListModels();
   if (is_wanted("mutants")) ListMutants();
   if (is_wanted("model-mutants")) ListModelMutants();
   if (is_wanted("hostile")) ListHostile();
@@ -205,10 +215,10 @@ void AddList(CLI::App& app, CommandLine& line) {
       "list", "Show properties, contracts, kernels, models, mutants and hostile kernels");
   command
       ->add_option("WHAT", arguments->what,
-                   "Only these: properties, model-properties, contracts, kernels, mutants, "
+                   "Only these: properties, model-properties, contracts, kernels, models, mutants, "
                    "model-mutants or hostile")
-      ->check(CLI::IsMember({"properties", "model-properties", "contracts", "kernels", "mutants",
-                             "model-mutants", "hostile"}));
+      ->check(CLI::IsMember({"properties", "model-properties", "contracts", "kernels", "models",
+                             "mutants", "model-mutants", "hostile"}));
   command->add_option("--diff", arguments->diff, "How two contracts differ, field by field")
       ->expected(2)
       ->type_name("A B");

@@ -45,8 +45,9 @@ TEST_F(Words, HelpAndVersionSucceed) {
 
 TEST_F(Words, ListNamesPropertiesContractsKernelsAndMutants) {
   const std::string out = Run({"list"}).out;
-  for (const char* name : {"equivalence.matches_reference", "attest-1", "tiled", "mutant:zeros",
-                           "mutant:ID for each of 'attest list mutants'", "tile=1|3"}) {
+  for (const char* name :
+       {"equivalence.matches_reference", "attest-1", "tiled", "mutant:zeros",
+        "mutant:ID for each of 'attest list mutants'", "tile=1|3", "model:encoder-decoder"}) {
     EXPECT_THAT(out, HasSubstr(name));
   }
 }

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"

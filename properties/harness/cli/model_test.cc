@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ class CheckModel : public testing::Test {
 
   ProgramResult Run(std::vector<std::string> arguments) const {
     return RunAttest(arguments, folder_);
+  }
+  void WriteText(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text;
   }
 
   std::string folder_;
@@ -84,7 +88,52 @@ TEST_F(CheckModel, AFindingIsInEveryReportAndReplays) {
   EXPECT_EQ(again.status, 1) << again.out << again.err;
   EXPECT_THAT(again.out, HasSubstr(finding->at("sentence").get<std::string>()));
   EXPECT_EQ(Run({"replay", file, SUM_MODEL}).status, 0);
-  EXPECT_THAT(Run({"shrink", file}).err, HasSubstr("is the case of a model"));
+  EXPECT_THAT(again.out, HasSubstr("observed: " + kFaulty + ", at once; position 0 of item 0 of"));
+  const ProgramResult refused = Run({"replay", file, "--contract", "jax"});
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.err, HasSubstr("--contract and --strict are of kernels"));
+}
+
+TEST_F(CheckModel, ACaseShrinksToTheSmallestThatFailsAlike) {
+  WriteText("case.toml",
+            "model_case = 1\nproperty = \"no_future.later_tokens_do_not_matter\"\nmodel = \"" +
+                kFaulty + "\"\n[case]\ntokens = [[5, 6, 7, 8]]\nothers = [[1, 2, 3, 4]]\n");
+  const ProgramResult result = Run({"shrink", "case.toml", "-o", "small.toml"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("fails again in 3 of 3 reruns"));
+  EXPECT_THAT(ReadText(folder_ + "/small.toml"), HasSubstr("tokens = [[0, 0]]"));
+  EXPECT_EQ(Run({"replay", "small.toml"}).status, 1);
+  const ProgramResult right = Run({"shrink", "case.toml", SUM_MODEL});
+  EXPECT_EQ(right.status, 2);
+  EXPECT_THAT(right.err, HasSubstr("nothing to shrink (PASS)"));
+  EXPECT_EQ(Run({"shrink", "case.toml", "-o", "case.toml"}).status, 3);
+}
+
+TEST_F(CheckModel, AWaivedFindingIsShownAndDoesNotFail) {
+  const auto waiver = [&](const char* when) {
+    WriteText("waivers.toml", std::string("[[waiver]]\nkernel = \"*sum_model*\"\nversions = "
+                                          "\"*\"\nsignature = \"no_future.*/value\"\nwhen = [\"") +
+                                  when + "\"]\nreason = \"known since May\"\n");
+    return Run({"check-model", kFaulty, "--plan", "smoke", "--property", "no_future.*", "--waivers",
+                "waivers.toml"});
+  };
+  const ProgramResult waived = waiver("len > 1");
+  EXPECT_EQ(waived.status, 0) << waived.out << waived.err;
+  EXPECT_THAT(waived.out, HasSubstr("known since May"));
+  EXPECT_EQ(waiver("len > 20").status, 1);
+  EXPECT_THAT(waiver("causal").err, HasSubstr("waivers.toml:5: when: 'causal' is no word"));
+}
+
+// Each property has its first cases before any has its last.
+TEST_F(CheckModel, PropertiesRunBreadthFirst) {
+  const ProgramResult result = Run({"check-model", std::string(SUM_MODEL) + ":reorder-forgotten",
+                                    "--stop-after", "1", "--plan", "ci", "--json", "run.json"});
+  EXPECT_EQ(result.status, 1) << result.err;
+  const auto lines = ReadJsonLines(folder_ + "/run.json");
+  const auto finding = std::ranges::find_if(
+      lines, [](const auto& line) { return line.value("type", "") == "finding"; });
+  ASSERT_NE(finding, lines.end());
+  EXPECT_LT(finding->at("kernel_cases").get<int64_t>(), 16 * 40);
 }
 
 TEST_F(CheckModel, APortIsHeldToItsOriginal) {
@@ -112,6 +161,22 @@ TEST_F(CheckModel, WhatIsNoModelIsOneLineAndExitThree) {
       {{"check-model"}, "MODEL"}};
   for (const auto& [arguments, says] : wrong) {
     const ProgramResult result = Run(arguments);
+    EXPECT_EQ(result.status, 3) << result.out << result.err;
+    EXPECT_THAT(result.err, HasSubstr(says));
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+  }
+}
+
+// What JSON has no form for, and what is no list, are told by their key.
+TEST_F(CheckModel, AContractInPythonIsRefusedByItsKey) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"\"vocab\": float(\"nan\")", "contract: vocab: nan (float) is nothing that JSON holds"},
+      {"\"vocab\": 8, \"padding\": None", "malformed contract: padding: null is no list"}};
+  for (const auto& [member, says] : wrong) {
+    WriteText("mine.py", std::string("CONTRACT = {\"contract\": \"attest-model-1\", \"kind\": "
+                                     "\"decoder\", \"max_len\": 9, ") +
+                             member + "}\ndef model(tokens, lengths): pass\n");
+    const ProgramResult result = Run({"check-model", "python:mine.py:model"});
     EXPECT_EQ(result.status, 3) << result.out << result.err;
     EXPECT_THAT(result.err, HasSubstr(says));
     EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;

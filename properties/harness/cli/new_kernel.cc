@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <tl/expected.hpp>
 
 #include "new_kernel_templates.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/interrupt.h"

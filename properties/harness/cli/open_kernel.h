@@ -6,13 +6,16 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <tl/expected.hpp>
 
 #include "impl/attention/contract.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/sandbox/session.h"
+
+namespace CLI {
+class App;
+}
 
 namespace attest {
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/case/toml.h"
 #include "properties/harness/cli/case_target.h"
-#include "properties/harness/cli/check_model.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
+#include "properties/harness/cli/model_case_target.h"
 #include "properties/harness/model/model_case.h"
 #include "properties/harness/report/case_view.h"
 #include "properties/harness/report/finding_text.h"
@@ -115,7 +116,8 @@ int Replay(const ReplayArguments& arguments) {
     return Complain(kExitUsage, fine.error());
   }
   if (const std::string text = ContentOf(arguments.path); IsModelCase(text)) {
-    return ReplayModel(arguments.path, text, arguments.kernel, arguments.property, arguments.open);
+    return ReplayModel(
+        {arguments.path, text, arguments.kernel, arguments.property, arguments.open});
   }
   auto target =
       OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, arguments.open);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/output_paths.h"
@@ -90,19 +91,20 @@ ReportedFinding ReportSink::Save(const Finding& finding, const RunInfo& info,
   ReportedFinding reported;
   reported.finding = finding;
   reported.waived = waived;
-  // One signature may have a waived finding and one that counts.
-  const std::string name = (waived.empty() ? "" : "waived.") + CaseFileName(finding);
-  Store(name, info, reported);
+  Store(info, reported);
   return reported;
 }
 
 ReportedFinding ReportSink::SaveModel(ReportedFinding reported, const RunInfo& info) {
-  Store(CaseFileName(reported.finding), info, reported);
+  Store(info, reported);
   return reported;
 }
 
 // Writes the case file and says how to replay it.
-void ReportSink::Store(const std::string& name, const RunInfo& info, ReportedFinding& reported) {
+void ReportSink::Store(const RunInfo& info, ReportedFinding& reported) {
+  // One signature may have a waived finding and one that counts.
+  const std::string name =
+      (reported.waived.empty() ? "" : "waived.") + CaseFileName(reported.finding);
   const auto written = folder_.Write(name, CaseFileText(reported));
   Keep(written);
   reported.file = written.value_or((std::filesystem::path(paths_.folder) / name).string());

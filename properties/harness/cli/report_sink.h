@@ -44,7 +44,7 @@ class ReportSink {
   void WriteJson(const std::string& line);
   // Saves the case and says how to replay it. `waived`: why it does not count; empty = it does.
   ReportedFinding Save(const Finding& finding, const RunInfo& info, const std::string& waived);
-  // Likewise of a model, whose case and picture are in `reported`.
+  // Likewise of a model, whose case and picture are in `reported`, as is why it does not count.
   ReportedFinding SaveModel(ReportedFinding reported, const RunInfo& info);
   // Whether the folder gets its pages: where the user asked for it, where the run has findings, and
   // where a page of an earlier run lies, which must not be taken for this one's.
@@ -61,7 +61,7 @@ class ReportSink {
 
  private:
   explicit ReportSink(ReportPaths paths);
-  void Store(const std::string& name, const RunInfo& info, ReportedFinding& reported);
+  void Store(const RunInfo& info, ReportedFinding& reported);
   template <typename T>
   void Keep(const tl::expected<T, std::string>& done) {
     if (!done && first_error_.empty()) first_error_ = done.error();

@@ -2,6 +2,8 @@
 
 #include <tuple>
 
+#include <CLI/CLI.hpp>
+
 #include "properties/harness/cli/arguments.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/cli/interrupt.h"

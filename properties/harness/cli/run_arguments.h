@@ -10,13 +10,16 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <tl/expected.hpp>
 
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/report_sink.h"
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/runner/run_property.h"
+
+namespace CLI {
+class App;
+}
 
 namespace attest {
 

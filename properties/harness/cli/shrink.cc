@@ -1,16 +1,20 @@
 // attest shrink: the smallest case with the same failure signature.
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/cli/case_target.h"
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"
 #include "properties/harness/cli/interrupt.h"
+#include "properties/harness/cli/model_case_target.h"
 #include "properties/harness/cli/output_paths.h"
+#include "properties/harness/model/model_case.h"
 #include "properties/harness/report/finding_text.h"
 #include "properties/harness/report/output_file.h"
 #include "properties/harness/report/progress.h"
@@ -41,6 +45,45 @@ Finding Smallest(CaseTarget& target, const Failure& failure, const ShrinkArgumen
                      *target.opened.session, options, progress);
 }
 
+// Whether the case fails by itself, behind the calls that it is said to need, in a worker of its own that the signal
+// does not end.
+bool FailsAfresh(const Finding& finding, const CaseTarget& target,
+                 const ShrinkArguments& arguments) {
+  const auto session = KernelSession::Open(target.opened.session->spec(), arguments.open.session);
+  const Property* property = FindProperty(finding.signature.property);
+  if (!session || property == nullptr) return false;
+  Signature any_class = finding.signature;
+  any_class.cause_class.clear();
+  MakeCalls(finding.before, target.opened.contract, **session);
+  const CaseResult again = RunCase(*property, finding.smallest, target.opened.contract, **session);
+  return std::ranges::any_of(again.failures,
+                             [&](const Failure& one) { return Covers(any_class, one.signature); });
+}
+
+// What a signal cut short may end in the middle of a try, or of a sequence of calls that the case needs: where it does
+// not fail afresh, the failure as it was met stands.
+void KeepWhatFails(const Failure& met, const CaseTarget& target, const ShrinkArguments& arguments,
+                   Finding& finding) {
+  if (FailsAfresh(finding, target, arguments)) return;
+  finding.smallest = met.c;
+  finding.before = met.before;
+  finding.signature = met.signature;
+  finding.verdict = met.verdict;
+  finding.confirmed = finding.confirmations = 0;
+}
+
+// Of the case that is printed: "# FAIL a.b/value/out in 12 tries; fails again in 3 of 3 reruns".
+std::string Closing(const Finding& finding, bool is_cut_short) {
+  std::string text = fmt::format("# {} {} in {} tries", Name(finding.verdict.kind),
+                                 ToString(finding.signature), finding.shrink_steps);
+  if (finding.confirmations > 0) {
+    text +=
+        fmt::format("; fails again in {} of {} reruns", finding.confirmed, finding.confirmations);
+  }
+  if (is_cut_short) text += "; cut short by a signal: a smaller case may fail, too";
+  return text + "\n";
+}
+
 // That the case that is found can be written, over nothing that is read.
 tl::expected<void, std::string> CheckOut(const ShrinkArguments& arguments,
                                          const std::string& kernel) {
@@ -56,6 +99,10 @@ int Shrink(const ShrinkArguments& arguments) {
   }
   if (const auto fine = CheckOpenOptions(arguments.open); !fine) {
     return Complain(kExitUsage, fine.error());
+  }
+  if (const std::string text = ContentOf(arguments.path); IsModelCase(text)) {
+    return ShrinkModel({arguments.path, text, arguments.kernel, arguments.property, arguments.open},
+                       arguments.out, arguments.budget);
   }
   auto target =
       OpenCaseTarget(arguments.path, arguments.property, arguments.kernel, arguments.open);
@@ -80,15 +127,15 @@ int Shrink(const ShrinkArguments& arguments) {
                         target->file.before.end());
   Finding finding = Smallest(*target, failure, arguments);
   finding.kernel = target->kernel;
+  const bool is_cut_short = Interrupted();
+  if (is_cut_short) KeepWhatFails(failure, *target, arguments, finding);
   const std::string text = CaseFileText(finding);
   if (arguments.out.empty()) {
     Print(text);
   } else if (const auto written = WriteFile(arguments.out, text); !written) {
     return Complain(kExitHarness, written.error());
   }
-  Print(fmt::format("# {} {} in {} tries; fails again in {} of {} reruns\n",
-                    Name(finding.verdict.kind), ToString(finding.signature), finding.shrink_steps,
-                    finding.confirmed, finding.confirmations));
+  Print(Closing(finding, is_cut_short));
   return kExitFindings;
 }
 
@@ -100,7 +147,8 @@ void AddShrink(CLI::App& app, CommandLine& line) {
       "shrink",
       "Find the smallest case that fails in the same way: exit status 1 as it still fails");
   command->add_option("CASE", arguments->path, "The case file (TOML)")->required();
-  command->add_option("KERNEL", arguments->kernel, "The kernel; else the one the file names");
+  command->add_option("KERNEL", arguments->kernel,
+                      "The kernel (or model); else the one the file names");
   command
       ->add_option("--property", arguments->property, "The property; else the one the file names")
       ->type_name("ID");

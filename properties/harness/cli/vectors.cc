@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "properties/harness/cli/commands.h"
 #include "properties/harness/cli/console.h"

@@ -175,12 +175,16 @@ bool Fits(const Gradient& gradient, const Evidence& evidence, size_t index) {
 
 }  // namespace
 
-Explanation ExplainGradient(const Evidence& evidence, size_t index) {
-  const Problem& p = evidence.cases[index].problem;
+bool CanExplainGradient(const Problem& p) {
   const double products = static_cast<double>(p.batch * p.q_heads * p.q_len * p.kv_len) *
                           static_cast<double>(p.head_dim + p.value_dim + 8);
+  return products <= kMostProducts;
+}
+
+Explanation ExplainGradient(const Evidence& evidence, size_t index) {
+  const Problem& p = evidence.cases[index].problem;
   // An error that the wider tolerance takes for none says nothing of rules.
-  if (products > kMostProducts || Fits(evidence.oracle.GradientOf(index), evidence, index)) {
+  if (!CanExplainGradient(p) || Fits(evidence.oracle.GradientOf(index), evidence, index)) {
     return {};
   }
   for (const Rule& rule : kRules) {

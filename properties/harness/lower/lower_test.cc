@@ -195,6 +195,8 @@ TEST(LowerTest, WhatTheContractLacksIsRefusedWithAReason) {
   const std::string scaled = R"({"dtypes": ["f32"], "excludes": ["zero_scale"]})";
   EXPECT_EQ(reason(scaled, [](Case& c) { c.problem.scale = 1; }), "(supported)");
   EXPECT_THAT(reason(scaled, [](Case& c) { c.problem.scale = -0.0; }), HasSubstr("scale of -0"));
+  EXPECT_THAT(reason(scaled, [](Case& c) { c.problem.scale = 1e-311; }),
+              HasSubstr("scale of 1e-311"));
   EXPECT_EQ(reason(scaled, [](Case& c) { c.problem.scale = -1; }), "(supported)");
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.sinks = {3}; }), HasSubstr("sinks"));
   EXPECT_THAT(reason(bare, [](Case& c) { c.problem.alibi_slopes = {3}; }), HasSubstr("alibi"));

@@ -87,8 +87,8 @@ MaybeReason CheckSizes(const Case& test, const Contract& c) {
                 CheckLimit("q_heads", p.q_heads, c.limits.max_heads),
                 CheckLimit("q_len", p.q_len, c.limits.max_q_len),
                 CheckLimit("kv_len", p.kv_len, c.limits.max_kv_len),
-                CheckLimit("head_dim", p.head_dim, c.limits.max_head_dim),
-                CheckKeysPerQuery(p, c), CheckScale(p, c)});
+                CheckLimit("head_dim", p.head_dim, c.limits.max_head_dim), CheckKeysPerQuery(p, c),
+                CheckScale(p, c)});
 }
 
 MaybeReason CheckLayouts(const Layouts& l, const Contract& c) {

@@ -50,6 +50,16 @@ std::string PrecisionHint(const ModelContract& contract, double difference, doub
   return "";
 }
 
+LogitsSide SideOf(const LogitsRow& row) {
+  return {row.of->model, row.of->request, row.item, row.token, {row.begin(), row.end()}};
+}
+
+void KeepSides(const LogitsRow& expected, const LogitsRow& observed) {
+  if (expected.of == nullptr || observed.of == nullptr || !observed.of->trace) return;
+  auto& sides = observed.of->trace->sides;
+  if (!sides) sides = {SideOf(expected), SideOf(observed)};
+}
+
 Difference Largest(std::span<const double> a, std::span<const double> b) {
   Difference largest;
   for (size_t v = 0; v < a.size(); ++v) {
@@ -71,11 +81,13 @@ double RoundingOf(std::span<const double> a, std::span<const double> b, DType pr
   return std::sqrt(2 * TraitsOf(precision).unit_roundoff) * LargestOf(a, b);
 }
 
-bool LogitsComparison::Row(std::span<const double> expected, std::span<const double> observed,
-                           size_t item, size_t token, const std::string& what) {
+bool LogitsComparison::Row(const LogitsRow& expected, const LogitsRow& observed, size_t item,
+                           size_t token, const std::string& what) {
   ++verdict_.rows;
   if (has_failed() || SameLogits(expected, observed)) return !has_failed();
-  const double bound = promised_ ? 0 : RoundingOf(expected, observed, contract_.Precision());
+  const double bound = promised_ ? 0
+                                 : RoundingOf(expected, observed, contract_.Precision()) +
+                                       more_ * LargestOf(expected, observed);
   const Difference difference = Largest(expected, observed);
   if (bound > 0) {
     verdict_.worst_ratio = std::max(verdict_.worst_ratio, difference.size / bound);
@@ -85,6 +97,7 @@ bool LogitsComparison::Row(std::span<const double> expected, std::span<const dou
     verdict_.reason = "bits";
     return true;
   }
+  KeepSides(expected, observed);
   const size_t v = difference.at;
   verdict_.kind = VerdictKind::kFail;
   verdict_.cause = CauseOf(expected[v], observed[v]);

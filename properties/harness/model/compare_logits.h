@@ -24,6 +24,7 @@
 
 #include "properties/harness/judge/verdict.h"
 #include "properties/harness/model/contract.h"
+#include "properties/harness/model/lab.h"
 
 namespace attest {
 
@@ -41,9 +42,12 @@ class LogitsComparison {
       : contract_(contract), promised_(promised) {}
 
   // `item` and `token` name the row; `what` what has been done to it: "fed to the cache in chunks".
-  // The first failing row is kept. True where the rows are fine.
-  bool Row(std::span<const double> expected, std::span<const double> observed, size_t item,
-           size_t token, const std::string& what);
+  // The first failing row is kept, in the trace of the answers too. True where the rows are fine.
+  bool Row(const LogitsRow& expected, const LogitsRow& observed, size_t item, size_t token,
+           const std::string& what);
+
+  // Allows a further share of a row's largest logit, where something beside the order of sums rounds.
+  void Allow(double share) { more_ = share; }
 
   bool has_failed() const { return verdict_.kind == VerdictKind::kFail; }
   Verdict& verdict() { return verdict_; }
@@ -52,6 +56,7 @@ class LogitsComparison {
  private:
   const ModelContract& contract_;
   const bool promised_;
+  double more_ = 0;
   Verdict verdict_;
 };
 

@@ -57,6 +57,18 @@ TEST(CompareLogitsTest, TheLineIsThatOfTheCoarsestFormatThatIsDeclared) {
   EXPECT_EQ(contract.Precision(), DType::kBF16);
 }
 
+TEST(CompareLogitsTest, WhatElseRoundsIsAllowedItsShare) {
+  const ModelContract contract;
+  const auto compare = [&](double observed) {
+    LogitsComparison comparison(contract, false);
+    comparison.Allow(0.1);
+    comparison.Row(Row{8}, Row{observed}, 0, 0, "why");
+    return comparison.Finish().kind;
+  };
+  EXPECT_EQ(compare(7.21), VerdictKind::kMarginal);
+  EXPECT_EQ(compare(7.19), VerdictKind::kFail);
+}
+
 TEST(CompareLogitsTest, WhatIsNotFiniteIsNoRounding) {
   EXPECT_EQ(Compare({1, 2}, {NAN, 2}, false).cause, Cause::kNan);
   EXPECT_EQ(Compare({1, 2}, {INFINITY, 2}, false).cause, Cause::kInf);

@@ -112,9 +112,17 @@ BatcherContract ParseBatcher(const json& object, int64_t vocab) {
       if (key == name) *token = Integer(value, "batcher." + key, 0, vocab - 1);
       if (key == name) return true;
     }
-    if (key == "packs") batcher.packs = Flag(value, "batcher.packs");
-    return key == "packs";
+    for (const auto& [name, flag] : {std::pair{"packs", &batcher.packs},
+                                     {"joins", &batcher.joins},
+                                     {"drops_last", &batcher.drops_last}}) {
+      if (key == name) *flag = Flag(value, "batcher." + key);
+      if (key == name) return true;
+    }
+    return false;
   });
+  if (batcher.joins && !batcher.bos && !batcher.eos) {
+    throw Wrong("batcher.joins: needs a bos or an eos, or nothing tells where a document ends");
+  }
   return batcher;
 }
 
@@ -214,7 +222,7 @@ tl::expected<ModelContract, std::string> ParseModelContract(std::string_view tex
   try {
     return Parse(json::parse(text));
   } catch (const json::exception&) {
-    return tl::unexpected<std::string>("is no JSON");
+    return tl::unexpected(std::string(kNoJson));
   } catch (const Wrong& wrong) {
     return tl::unexpected<std::string>(wrong.what());
   }

@@ -38,6 +38,9 @@ struct CacheGrowth {
 struct BatcherContract {
   std::optional<int64_t> pad, bos, eos;
   bool packs = false;
+  bool joins =
+      false;  // documents are one stream, in which each predicts the next one's first token
+  bool drops_last = false;  // tokens at the end that fill no row are left out
 };
 
 struct ModelContract {
@@ -66,7 +69,8 @@ struct ModelContract {
   }
 };
 
-// The error is one phrase that names the key.
+// The error is one phrase that names the key, or this one.
+inline constexpr std::string_view kNoJson = "is no JSON";
 tl::expected<ModelContract, std::string> ParseModelContract(std::string_view json);
 
 // Whether the text is a model's contract, well-formed or not, and no kernel's.

@@ -62,6 +62,8 @@ TEST(ModelContractTest, WhatIsWrongIsNamed) {
       {With(R"("caches": ["ring"])", "encoder"), "caches: an encoder generates nothing"},
       {With(R"("batcher": {"pad": 16})"), "batcher.pad: 16 is no whole number from 0 to 15"},
       {With(R"("batcher": {"cls": 1})"), "batcher.cls: unknown key"},
+      {With(R"("batcher": {"pad": 1, "joins": true})"), "batcher.joins: needs a bos or an eos"},
+      {With(R"("batcher": {"drops_last": 1})"), "batcher.drops_last: 1 is not true or false"},
       {With(R"("cache_bytes": {"per_token": 1})"), "cache_bytes: there are no caches"},
       {With(R"("bits_invariant": ["heads"])"), "bits_invariant: \"heads\" is none of future"},
       {With(R"("max_source_len": 3)"), "only an encoder_decoder has sources"},

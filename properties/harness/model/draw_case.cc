@@ -13,6 +13,7 @@ namespace {
 
 // Most faults show within a few tokens, and small cases are what is read in the end.
 constexpr int64_t kShort = 6, kMiddling = 14, kLong = 40;
+constexpr int64_t kEarly = 64;  // of the positions that a sequence begins at
 
 int64_t DrawLongest(Draw& draw, int size, int64_t most) {
   int64_t limit = kShort;
@@ -110,7 +111,11 @@ class CaseDraw {
   void MakePositions() {
     const int64_t room = contract_.max_len - c_.len();
     if (room < 1) return;
-    for (int64_t b = 0; b < c_.batch(); ++b) c_.first_position.push_back(draw_.Between(1, room));
+    // Early ones too in long models: angles of late positions are rounded, and say less.
+    for (int64_t b = 0; b < c_.batch(); ++b) {
+      const bool early = room > kEarly && draw_.OneIn(2);
+      c_.first_position.push_back(draw_.Between(1, early ? kEarly : room));
+    }
   }
 
   // Tokens that are all different, so that each says where it is from.

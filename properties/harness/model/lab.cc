@@ -251,6 +251,10 @@ tl::expected<std::vector<ModelAnswer>, Verdict> ModelLab::Run(
   std::vector<ModelAnswer> answers;
   for (size_t i = 0; i < requests.size(); ++i) {
     answers.push_back(AnswerOf(requests[i], contract_, (*results)[i]));
+    if (!trace_) continue;
+    answers.back().trace = trace_;
+    answers.back().model = session_.spec().text;
+    answers.back().request = requests[i];
   }
   return answers;
 }

@@ -5,9 +5,11 @@
 #define ATTEST_HARNESS_MODEL_LAB_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tl/expected.hpp>
@@ -38,15 +40,44 @@ ModelRequest AtOnce(const ModelCase& c);
 // Through its cache.
 ModelRequest Generated(const ModelCase& c);
 
+struct ModelAnswer;
+
+// The logits at one token, and whose they are where that is known.
+struct LogitsRow : std::span<const double> {
+  LogitsRow(std::span<const double> values) : span(values) {}     // NOLINT: any row is one
+  LogitsRow(const std::vector<double>& values) : span(values) {}  // NOLINT: likewise
+  LogitsRow(std::span<const double> values, const ModelAnswer* answer, size_t of_item, size_t at)
+      : span(values), of(answer), item(of_item), token(at) {}
+  const ModelAnswer* of = nullptr;
+  size_t item = 0, token = 0;
+};
+
+// One side of a comparison that failed, for a person to look at: what was computed, and where in it the row lies.
+struct LogitsSide {
+  std::string model;  // as the user named it
+  ModelRequest request;
+  size_t item = 0, token = 0;
+  std::vector<double> logits;
+};
+
+// Kept where someone wants to see it: the first two rows that ought to have been the same.
+struct LogitsTrace {
+  std::optional<std::pair<LogitsSide, LogitsSide>> sides;  // what was due, what was observed
+};
+
 // Logits of the tokens of each item, padding left out.
 struct ModelAnswer {
   int64_t vocab = 0;
   std::vector<std::vector<double>> logits;  // by item: [tokens, vocab]
   std::vector<int64_t> cache_bytes;         // after the prompt and each chunk
+  // Only where the lab has a trace:
+  std::shared_ptr<LogitsTrace> trace;
+  std::string model;
+  ModelRequest request;
 
-  std::span<const double> At(size_t item, size_t token) const {
+  LogitsRow At(size_t item, size_t token) const {
     const auto v = static_cast<size_t>(vocab);
-    return std::span(logits[item]).subspan(token * v, v);
+    return {std::span(logits[item]).subspan(token * v, v), this, item, token};
   }
 };
 
@@ -67,6 +98,11 @@ class ModelLab {
   KernelSession& session() { return session_; }
   ModelLab* other() { return other_; }
   int64_t calls() const { return calls_; }
+  // Whether failures are to be named: it takes tens of calls each. They are unless somebody has enough of them.
+  bool wants_cause() const { return wants_cause_; }
+  void SetWantsCause(bool wants) { wants_cause_ = wants; }
+  // From now on answers say what they answer, so that comparisons can be shown.
+  void Keep(std::shared_ptr<LogitsTrace> trace) { trace_ = std::move(trace); }
 
   // The error is the verdict: FAIL, or UNSUPPORTED.
   tl::expected<std::vector<ModelAnswer>, Verdict> Run(std::span<const ModelRequest> requests);
@@ -81,6 +117,8 @@ class ModelLab {
   KernelSession& session_;
   ModelLab* other_;
   int64_t calls_ = 0;
+  bool wants_cause_ = true;
+  std::shared_ptr<LogitsTrace> trace_;
 };
 
 }  // namespace attest

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "properties/harness/judge/explain/cause_features.h"
 #include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/report/finding_text.h"
+#include "properties/property.h"
 
 namespace attest {
 namespace {
@@ -36,6 +40,18 @@ bool IsLoose(const std::string& kind) {
   return IsSymptom(kind) || kind == "numerics";
 }
 
+// Whether a stronger fault often looks so too: one key more or fewer, and whatever becomes of rows that see none.
+bool IsVague(const std::string& kind) {
+  constexpr std::string_view kVague[] = {"key-left-out", "key-too-many", "key-counted-twice",
+                                         "empty-row"};
+  return IsLoose(kind) || std::ranges::find(kVague, kind) != std::end(kVague);
+}
+
+// Whether reruns have shown it, where all else is a guess.
+bool IsProven(const std::string& kind) {
+  return kind == kCallBefore || kind == kRerunDiffers;
+}
+
 // Whether the finding fits the kind, as its best cause or as another.
 bool Fits(const ReportedFinding* reported, const std::string& kind) {
   const Verdict& verdict = VerdictOf(reported);
@@ -58,73 +74,212 @@ void SortByShowing(const std::string& kind, Findings& findings) {
   });
 }
 
-// How loud the findings speak for a kind: by how many have it as their best cause, what the rows look like half as loud as
-// a rule that gives them. Fitting alone says little: a row of one key fits much.
-int64_t VotesFor(const std::string& kind, const Findings& findings) {
-  const auto best = std::ranges::count_if(findings, [&](const ReportedFinding* reported) {
-    return KindOf(VerdictOf(reported)) == kind;
-  });
-  return IsLoose(kind) ? best : 2 * best;
-}
-
-// The kind with most votes; of equals the one that was met first. "" where none has a kind.
-std::string LoudestKind(const Findings& findings) {
-  std::string loudest;
-  int64_t most = 0;
-  for (const ReportedFinding* reported : findings) {
-    const std::string kind = KindOf(VerdictOf(reported));
-    const int64_t votes = kind.empty() ? 0 : VotesFor(kind, findings);
-    if (votes <= most) continue;
-    most = votes;
-    loudest = kind;
+// The calls that findings are of, derived when first asked for.
+class CallsOfFindings {
+ public:
+  explicit CallsOfFindings(const KernelReport& kernel) : kernel_(kernel) {
+    is_via_mask_ =
+        std::ranges::any_of(kernel.results, [](const PropertyResult& r) { return r.via_mask > 0; });
   }
-  return loudest;
-}
 
-// Beside a rule that gives several findings a group of a kind that fits much by chance says little, and beside one that
-// gives many so does any group of a single finding: they are no lights of their own, but stand below it with what names
-// no cause.
-void FoldWeak(size_t first, std::vector<FindingGroup>& groups, Findings& unexplained) {
-  constexpr size_t kSeveral = 2, kMany = 8;
-  if (groups.size() <= first || IsLoose(groups[first].kind)) return;
-  const size_t strong = groups[first].findings.size();
-  for (size_t i = first + 1; i < groups.size();) {
-    const bool is_weak = (strong >= kSeveral && IsLoose(groups[i].kind)) ||
-                         (strong >= kMany && groups[i].findings.size() == 1);
-    if (!is_weak) {
-      ++i;
-      continue;
-    }
-    unexplained.insert(unexplained.end(), groups[i].findings.begin(), groups[i].findings.end());
-    groups.erase(groups.begin() + static_cast<int64_t>(i));
+  // Whether a fault of the kind may be what the finding shows. Of a model's cases nothing is known.
+  bool MayShow(const std::string& kind, const ReportedFinding* reported) {
+    if (kernel_.is_model) return true;
+    // A mask may stand for any other way to hide.
+    return (is_via_mask_ && kind.starts_with("mask-")) || HasFeature(kind, reported);
   }
-}
 
-// Wrong values, pooled.
-void AddPooled(Findings findings, std::vector<FindingGroup>& groups) {
-  const size_t first = groups.size();
-  for (std::string kind; !(kind = LoudestKind(findings)).empty();) {
-    FindingGroup group{kind, {}};
-    std::erase_if(findings, [&](const ReportedFinding* reported) {
-      if (!Fits(reported, kind)) return false;
-      group.findings.push_back(reported);
-      return true;
+  // Whether every finding is known to have what a fault of the kind is a fault of.
+  bool AreAllOfTheFeature(const std::string& kind, const Findings& findings) {
+    return !kernel_.is_model && std::ranges::all_of(findings, [&](const auto* reported) {
+      return HasFeature(kind, reported);
     });
-    SortByShowing(kind, group.findings);
-    groups.push_back(std::move(group));
   }
-  FoldWeak(first, groups, findings);
-  if (findings.empty()) return;
-  // A single finding with a name is no cause of many without.
-  const bool has_strong = groups.size() > first &&
-                          (groups[first].findings.size() > 1 || findings.size() < kManyUnnamed);
-  if (has_strong) {
-    groups[first].unexplained = std::move(findings);
-  } else {
-    SortByShowing("", findings);
-    groups.insert(groups.begin() + static_cast<int64_t>(first), {"", std::move(findings)});
+
+ private:
+  bool HasFeature(const std::string& kind, const ReportedFinding* reported) {
+    return std::ranges::any_of(CallsOf(reported),
+                               [&](const Case& call) { return MayShowIn(kind, call); });
   }
-}
+
+  const std::vector<Case>& CallsOf(const ReportedFinding* reported) {
+    const auto [place, is_new] = calls_.try_emplace(reported);
+    if (!is_new) return place->second;
+    const Finding& finding = reported->finding;
+    const Property* property = FindProperty(finding.signature.property);
+    if (property != nullptr) {
+      place->second = property->derive(finding.smallest, kernel_.contract).cases;
+    }
+    place->second.push_back(finding.smallest);
+    return place->second;
+  }
+
+  const KernelReport& kernel_;
+  bool is_via_mask_ = false;
+  std::map<const ReportedFinding*, std::vector<Case>> calls_;
+};
+
+// The wrong values of a kernel.
+class Pool {
+ public:
+  Pool(const Findings& findings, CallsOfFindings& calls)
+      : all_(findings), rest_(findings), calls_(calls) {}
+
+  std::vector<FindingGroup> Run() {
+    GroupByKind();
+    TakeNotAlone();
+    DissolveWeak();
+    PlaceRest();
+    return std::move(groups_);
+  }
+
+ private:
+  // How loud a finding speaks for the kind that is its best: wider arithmetic half as loud as a rule that gives the rows,
+  // what they look like half as loud as that. A kind that needs a feature which every finding has is most likely behind
+  // them all.
+  int64_t VoteFor(const std::string& kind) {
+    constexpr size_t kEnough = 4;
+    const auto [vote, is_new] = votes_.try_emplace(kind, IsSymptom(kind) ? 1
+                                                         : IsLoose(kind) ? 2
+                                                                         : 4);
+    const bool may_be_shared = all_.size() >= kEnough && NeedsFeature(kind) && !IsVague(kind);
+    if (is_new && may_be_shared && calls_.AreAllOfTheFeature(kind, all_)) vote->second *= 3;
+    return vote->second;
+  }
+
+  // The kind that the rest speaks for most loudly. Fitting alone says little: a row of one key fits much. Of equals the
+  // one that was met first; "" where none has a kind.
+  std::string LoudestKind() {
+    std::map<std::string, int64_t> votes;
+    for (const ReportedFinding* reported : rest_) {
+      const std::string kind = KindOf(VerdictOf(reported));
+      if (IsProven(kind)) return kind;
+      votes[kind] += VoteFor(kind);
+    }
+    votes[""] = 0;
+    std::string loudest;
+    for (const ReportedFinding* reported : rest_) {
+      std::string kind = KindOf(VerdictOf(reported));
+      if (votes.at(kind) > votes.at(loudest)) loudest = std::move(kind);
+    }
+    return loudest;
+  }
+
+  void GroupByKind() {
+    for (std::string kind; !(kind = LoudestKind()).empty();) {
+      FindingGroup group{kind, {}};
+      std::erase_if(rest_, [&](const ReportedFinding* reported) {
+        if (!Fits(reported, kind)) return false;
+        group.findings.push_back(reported);
+        return true;
+      });
+      SortByShowing(kind, group.findings);
+      groups_.push_back(std::move(group));
+    }
+  }
+
+  // Beside results that depend on other calls, or on nothing that is known, what fails only now and then needs no cause
+  // of its own.
+  void TakeNotAlone() {
+    if (groups_.empty() || !IsProven(groups_.front().kind)) return;
+    FindingGroup& first = groups_.front();
+    const auto take = [&](Findings& findings) {
+      std::erase_if(findings, [&](const ReportedFinding* reported) {
+        if (!ComesAndGoes(reported)) return false;
+        first.not_alone.push_back(reported);
+        return true;
+      });
+    };
+    for (auto group = groups_.begin() + 1; group != groups_.end(); ++group) take(group->findings);
+    take(rest_);
+    std::erase_if(groups_, [](const FindingGroup& group) { return group.findings.empty(); });
+  }
+
+  static bool ComesAndGoes(const ReportedFinding* reported) {
+    return reported->finding.confirmed < reported->finding.confirmations;
+  }
+
+  bool HasSeveral(const FindingGroup& group) const {
+    constexpr size_t kSeveral = 2;
+    return IsProven(group.kind) || (!IsLoose(group.kind) && group.findings.size() >= kSeveral);
+  }
+
+  // Whether the group speaks too softly to stand beside the first one: its kind fits much by chance, or it is one finding
+  // beside many, or few guesses beside what reruns have shown. The first itself never does.
+  bool IsWeak(const FindingGroup& group) const {
+    constexpr size_t kMany = 8;
+    const FindingGroup& first = groups_.front();
+    if (&group == &first || !HasSeveral(first)) return false;
+    const size_t shown = first.findings.size() + first.not_alone.size();
+    const size_t few = IsProven(first.kind) ? shown / kMany : 1;
+    return IsVague(group.kind) || (group.findings.size() <= few && shown >= kMany);
+  }
+
+  // The first strong group of whose fault the finding may be; nullptr = none.
+  FindingGroup* StrongHomeOf(const ReportedFinding* reported) {
+    const auto is_it = [&](const FindingGroup& group) {
+      return HasSeveral(group) && !IsWeak(group) && calls_.MayShow(group.kind, reported);
+    };
+    const auto home = std::ranges::find_if(groups_, is_it);
+    return home == groups_.end() ? nullptr : &*home;
+  }
+
+  // Likewise, else the first of any that has a rule, or that comes first.
+  FindingGroup* HomeOf(const ReportedFinding* reported) {
+    if (FindingGroup* strong = StrongHomeOf(reported)) return strong;
+    const auto is_it = [&](const FindingGroup& group) {
+      return (&group == &groups_.front() || !IsVague(group.kind)) &&
+             calls_.MayShow(group.kind, reported);
+    };
+    const auto home = std::ranges::find_if(groups_, is_it);
+    return home == groups_.end() ? nullptr : &*home;
+  }
+
+  // A weak group that shows nothing which a strong one could not show as well is no light of its own. One that does
+  // stays, that finding first.
+  void DissolveWeak() {
+    for (size_t i = 1; i < groups_.size();) {
+      Findings& findings = groups_[i].findings;
+      const auto has_home = [&](const auto* reported) { return StrongHomeOf(reported) != nullptr; };
+      if (!IsWeak(groups_[i]) || !std::ranges::all_of(findings, has_home)) {
+        if (IsWeak(groups_[i])) ShowFirstWithout(has_home, findings);
+        ++i;
+        continue;
+      }
+      rest_.insert(rest_.end(), findings.begin(), findings.end());
+      groups_.erase(groups_.begin() + static_cast<int64_t>(i));
+    }
+  }
+
+  template <typename HasHome>
+  static void ShowFirstWithout(HasHome has_home, Findings& findings) {
+    const auto homeless = std::ranges::find_if_not(findings, has_home);
+    std::rotate(findings.begin(), homeless, homeless + 1);
+  }
+
+  // What names no cause, or no longer. A single finding with a name is no cause of many without.
+  void PlaceRest() {
+    if (rest_.empty()) return;
+    const bool is_one_beside_many = !groups_.empty() && !HasSeveral(groups_.front()) &&
+                                    groups_.front().findings.size() == 1 &&
+                                    rest_.size() >= kManyUnnamed;
+    Findings homeless;
+    for (const ReportedFinding* reported : rest_) {
+      FindingGroup* home = is_one_beside_many ? StrongHomeOf(reported) : HomeOf(reported);
+      (home == nullptr ? homeless : home->unexplained).push_back(reported);
+    }
+    if (homeless.empty()) return;
+    SortByShowing("", homeless);
+    groups_.insert(is_one_beside_many ? groups_.begin() : groups_.end(),
+                   FindingGroup{"", std::move(homeless)});
+  }
+
+  const Findings all_;
+  Findings rest_;
+  CallsOfFindings& calls_;
+  std::map<std::string, int64_t> votes_;  // of one finding, by kind
+  std::vector<FindingGroup> groups_;
+};
 
 // Faults that say all by themselves, the more frequent ones first; equals stay in the order of their keys.
 void AddFaults(const Findings& findings, std::vector<FindingGroup>& groups) {
@@ -150,13 +305,14 @@ void AddFaults(const Findings& findings, std::vector<FindingGroup>& groups) {
 
 std::vector<FindingGroup> GroupsOf(const KernelReport& kernel) {
   std::vector<FindingGroup> groups;
+  CallsOfFindings calls(kernel);
   for (const bool is_waived : {false, true}) {
     Findings values, faults;
     for (const ReportedFinding& reported : kernel.findings) {
       if (reported.waived.empty() == is_waived) continue;
       (IsOfAValue(&reported) ? values : faults).push_back(&reported);
     }
-    AddPooled(std::move(values), groups);
+    std::ranges::move(Pool(values, calls).Run(), std::back_inserter(groups));
     AddFaults(faults, groups);
   }
   return groups;
@@ -185,6 +341,11 @@ std::vector<std::string> RestOf(const FindingGroup& group) {
   } else if (!others.empty()) {
     rest.push_back(fmt::format("the same cause explains {} more finding{}: {}", others.size(),
                                is_one ? "" : "s", PropertiesText(others)));
+  }
+  if (!group.not_alone.empty()) {
+    const size_t count = group.not_alone.size();
+    rest.push_back(fmt::format("{} more finding{} not each time when run alone: {}", count,
+                               count == 1 ? " fails" : "s fail", PropertiesText(group.not_alone)));
   }
   if (!group.unexplained.empty()) {
     const size_t count = group.unexplained.size();

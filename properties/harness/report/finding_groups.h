@@ -17,16 +17,24 @@ struct FindingGroup {
   std::string kind;
   // Never empty. The one that shows best comes first, and names that cause as its own best.
   std::vector<const ReportedFinding*> findings;
-  // Wrong values for which no cause is known, or none that is sure: most likely of the same fault. Only in a kernel's
-  // first group.
+  // Wrong values for which no cause is known, or none that is sure, and that may be of this fault: what it is a fault of
+  // is in their cases.
   std::vector<const ReportedFinding*> unexplained{};
+  // Where the results depend on other calls, or change from rerun to rerun: wrong values that do not come each time the
+  // case is run by itself.
+  std::vector<const ReportedFinding*> not_alone{};
 
   const ReportedFinding& shown() const { return *findings.front(); }
 };
 
-// A kernel's findings in groups, the most telling first; waived ones apart from those that count. Wrong values are
-// pooled: the cause that most of them name as their best takes all that fit it, then so on with the rest. Faults of
-// other kinds (crashes, refusals, unwritten outputs) go by cause and output. They point into `kernel`.
+// A kernel's findings in groups, the most telling first; waived ones apart from those that count. Faults of other kinds
+// than wrong values (crashes, refusals, unwritten outputs) go by cause and output. They point into `kernel`. Wrong values
+// are pooled:
+//   1. The cause that most of them name as their best takes all that fit it, then so on with the rest; what reruns have
+//      shown (call-before, rerun-differs) comes before every guess.
+//   2. What names no cause, or a weak one beside a stronger, goes to the first strong group whose fault may show in its
+//      calls (MayShowIn), as `unexplained`.
+//   3. What is left can be of no such fault, and stands by itself: a weaker fault beside a stronger one is seen.
 std::vector<FindingGroup> GroupsOf(const KernelReport& kernel);
 
 // Of findings shown but once: "heads.labels_come_back (2), memory.strides"; each property once.

@@ -22,7 +22,7 @@ Anchors::Anchors(const RunReport& report) {
   for (size_t i = 0; i < report.kernels.size(); ++i) {
     groups_.push_back(GroupsOf(report.kernels[i]));
     for (const FindingGroup& group : groups_.back()) {
-      for (const auto* findings : {&group.findings, &group.unexplained}) {
+      for (const auto* findings : {&group.findings, &group.not_alone, &group.unexplained}) {
         for (const ReportedFinding* reported : *findings) {
           if (++findings_ > kMaxFindings) continue;
           numbers_[reported] = findings_;
@@ -119,7 +119,7 @@ void AddGroup(pugi::xml_node section, const FindingGroup& group, const Anchors& 
   if (anchor.empty()) return;
   AddFinding(section, group.shown(), anchor, budget);
   std::vector<std::string> lines = RestOf(group);
-  for (const auto* findings : {&group.findings, &group.unexplained}) {
+  for (const auto* findings : {&group.findings, &group.not_alone, &group.unexplained}) {
     pugi::xml_node rest;
     for (const ReportedFinding* reported : *findings) {
       const std::string other = anchors.Finding(*reported);

@@ -17,7 +17,7 @@ namespace attest::html {
 namespace {
 
 // Kernels write reasons too; a sentence is enough in a table.
-constexpr size_t kLongestNote = 400;
+constexpr size_t kLongestNote = 400, kLongestPicture = 20000;
 
 void AddIdentity(pugi::xml_node article, const KernelReport& kernel) {
   pugi::xml_node facts = Add(article, "dl");
@@ -49,6 +49,11 @@ void AddCounts(pugi::xml_node article, const KernelReport& kernel) {
   AddFact(facts, "seconds", fmt::format("{:.1f}", kernel.seconds));
   if (const std::string errors = ErrorsText(kernel); !errors.empty()) {
     AddFact(facts, "errors", errors);
+  }
+  if (kernel.is_model && !kernel.notes.empty()) {  // the lines of a picture
+    AddText(article, "pre",
+            CleanText(fmt::format("{}", fmt::join(kernel.notes, "\n")), kLongestPicture));
+    return;
   }
   for (const std::string& note : kernel.notes)
     AddFact(facts, "note", CleanText(note, kLongestNote));

@@ -89,6 +89,7 @@ Json GroupsJson(const KernelReport& kernel) {
     groups.push_back({{"class", group.kind},
                       {"shown", ToString(group.shown().finding.signature)},
                       {"findings", signatures(group.findings)},
+                      {"not_alone", signatures(group.not_alone)},
                       {"unexplained", signatures(group.unexplained)}});
   }
   return groups;

@@ -47,6 +47,19 @@ std::string TableHead(const std::string& corner, const std::vector<const KernelR
   return TableRow(names) + TableRow(rules);
 }
 
+// Those of a model are the lines of a picture, in which every character has its place.
+std::string Notes(const KernelReport& kernel) {
+  if (kernel.notes.empty()) return "";
+  if (kernel.is_model) {
+    return "\n" + MarkdownBlock(fmt::format("{}", fmt::join(kernel.notes, "\n"))) + "\n";
+  }
+  std::string text;
+  for (const std::string& note : kernel.notes) {
+    text += fmt::format("  - {}\n", MarkdownText(CleanText(note, kLongestLine)));
+  }
+  return text;
+}
+
 std::string Overview(const RunReport& report) {
   std::string text;
   for (const KernelReport& kernel : report.kernels) {
@@ -59,9 +72,7 @@ std::string Overview(const RunReport& report) {
                         Text(MarkOfExit(ExitCodeOf(kernel))), MarkdownText(kernel.identity.name),
                         MarkdownText(kernel.identity.version), MarkdownText(kernel.contract.name),
                         HeldText(LadderOf(kernel)), CasesRun(kernel), kernel.findings.size());
-    for (const std::string& note : kernel.notes) {
-      text += fmt::format("  - {}\n", MarkdownText(CleanText(note, kLongestLine)));
-    }
+    text += Notes(kernel);
   }
   return text;
 }
@@ -135,7 +146,7 @@ std::string Findings(const RunReport& report, size_t room) {
     for (const FindingGroup& group : GroupsOf(kernel)) {
       const std::string part = FindingPart(group);
       if (left_out > 0 || text.size() + part.size() > room) {
-        left_out += group.findings.size() + group.unexplained.size();
+        left_out += group.findings.size() + group.unexplained.size() + group.not_alone.size();
       } else {
         text += part;
       }

@@ -52,9 +52,17 @@ TEST(MarkdownReport, AFailureThatIsWaivedIsShownAsSuch) {
               AllOf(HasSubstr("WAIVED"), HasSubstr("Waived: known"), Not(HasSubstr("FAIL |"))));
 }
 
+TEST(MarkdownReport, APictureOfAModelKeepsEachCharacterInItsPlace) {
+  KernelReport kernel = KernelWith("m", {});
+  kernel.is_model = true;
+  kernel.notes = {"observed  intended", "##.       #.."};
+  EXPECT_THAT(MarkdownReport(ReportOf({kernel})),
+              HasSubstr("```text\nobserved  intended\n##.       #..\n```\n"));
+}
+
 TEST(MarkdownReport, StaysBelowAMegabyte) {
   KernelReport kernel = KernelWith("k", {});
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 400; ++i) {
     kernel.findings.push_back(FindingOn("k", "a.c"));
     kernel.findings.back().finding.verdict.cause_class = "class-" + std::to_string(i);
     kernel.findings.back().finding.verdict.sentence = std::string(3000, 'x');

@@ -64,6 +64,31 @@ inline ReportedFinding FindingOn(const std::string& kernel, const std::string& p
   return reported;
 }
 
+// One that has come by 2 where 1 was due, with a likely cause.
+inline ReportedFinding Plain(const std::string& property,
+                             const std::string& cause_class = "scale") {
+  ReportedFinding reported = FindingOn("k", property);
+  Verdict& verdict = reported.finding.verdict;
+  verdict.witness = Witness{{0, 0, 0, 0}, 1, 2, 0};
+  verdict.cause_class = reported.finding.signature.cause_class = cause_class;
+  verdict.likely_cause = "as if so; in every row";
+  verdict.sentence = "out is 2 where 1 was due: it does not match; as if so; in every row";
+  return reported;
+}
+
+inline ReportedFinding WithNan(ReportedFinding reported) {
+  reported.finding.verdict.witness->observed = std::nan("");
+  reported.finding.signature.cause = reported.finding.verdict.cause = Cause::kNan;
+  return reported;
+}
+
+// One for which no cause is known.
+inline ReportedFinding Unnamed(const std::string& property) {
+  ReportedFinding reported = Plain(property, "");
+  reported.finding.verdict.likely_cause.clear();
+  return reported;
+}
+
 inline RunReport ReportOf(std::vector<KernelReport> kernels) {
   RunReport report;
   report.info = {"attest", "attest check", "quick", 150, 1, 0, 1};

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
-#include <sstream>
-#include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "impl/attention/dtype.h"
 #include "impl/attention/visibility.h"
+#include "properties/harness/report/condition_grammar.h"
 
 namespace attest {
 namespace {
@@ -19,21 +15,7 @@ namespace {
 using C = const Case&;
 using V = const Verdict&;
 
-struct Flag {
-  std::string_view word;
-  bool (*holds)(C);
-};
-
-struct Size {
-  std::string_view word;
-  double (*of)(C, const Verdict&);
-};
-
-struct Word {
-  std::string_view word;
-  std::string (*of)(C);
-  bool (*is_value)(const std::string&);
-};
+using Words = ConditionWords<Case>;
 
 // Whether some key is hidden from some row by one of `mechanisms`.
 bool Hides(const Problem& p, unsigned mechanisms) {
@@ -121,7 +103,7 @@ bool IsMaskable(C c) {
 constexpr unsigned kAllButBias = ~static_cast<unsigned>(kHiddenByBias);
 
 // As contracts and case files name them.
-constexpr Flag kFlags[] = {
+constexpr Words::Flag kFlags[] = {
     {"causal", [](C c) { return c.problem.causal; }},
     {"window", [](C c) { return c.problem.window.active(); }},
     {"key_lengths", [](C c) { return c.problem.key_lengths.has_value(); }},
@@ -139,13 +121,14 @@ constexpr Flag kFlags[] = {
     {"lse", [](C c) { return c.problem.want_lse; }},
     {"without_present", [](C c) { return c.storage.without_present; }},
     {"packed", [](C c) { return c.storage.packed; }},
+    {"past", [](C c) { return c.storage.past > 0; }},
     // Any of those that a kernel without them may be given as a mask.
     {"maskable", IsMaskable},
     // Some key is hidden from some row: by anything but the additive mask, or by that.
     {"hidden_keys", [](C c) { return Hides(c.problem, kAllButBias); }},
     {"keys_hidden_by_bias", [](C c) { return Hides(c.problem, kHiddenByBias); }}};
 
-constexpr Size kSizes[] = {
+constexpr Words::Size kSizes[] = {
     {"batch", [](C c, V) { return static_cast<double>(c.problem.batch); }},
     {"q_heads", [](C c, V) { return static_cast<double>(c.problem.q_heads); }},
     {"kv_heads", [](C c, V) { return static_cast<double>(c.problem.kv_heads); }},
@@ -162,6 +145,8 @@ constexpr Size kSizes[] = {
     {"mask_queries", [](C c, V) { return PlaneExtent(c.problem, 2); }},
     {"mask_keys", [](C c, V) { return PlaneExtent(c.problem, 3); }},
     {"planes", [](C c, V) { return static_cast<double>(c.problem.batch * c.problem.q_heads); }},
+    // As an f32, in which most kernels take it.
+    {"scale", [](C c, V) { return RoundTo(DType::kF32, c.problem.EffectiveScale()); }},
     {"score_span", [](C c, V) { return ScoreSpan(c); }},
     {"dot_magnitude", [](C c, V) { return DotMagnitude(c); }},
     // What the values of a row may add up to.
@@ -170,7 +155,7 @@ constexpr Size kSizes[] = {
     {"relative_error_per_key",
      [](C c, V v) { return RelativeError(c, v) / static_cast<double>(c.problem.kv_len); }}};
 
-constexpr Word kNames[] = {
+constexpr Words::Name kNames[] = {
     {"dtype", [](C c) { return std::string(Name(c.problem.dtype)); },
      [](const std::string& word) { return ParseDType(word).has_value(); }},
     {"scores",
@@ -179,94 +164,16 @@ constexpr Word kNames[] = {
      },
      [](const std::string& word) { return ParseScoreMode(word).has_value(); }}};
 
-template <typename Table>
-const auto* Find(const Table& table, std::string_view word) {
-  const auto found = std::ranges::find_if(table, [&](const auto& row) { return row.word == word; });
-  return found == std::end(table) ? nullptr : &*found;
-}
-
-using Compare = bool (*)(double, double);
-std::optional<Compare> FindOperator(std::string_view text) {
-  const std::pair<std::string_view, Compare> operators[] = {
-      {"=", [](double a, double b) { return a == b; }},
-      {"!=", [](double a, double b) { return a != b; }},
-      {"<", [](double a, double b) { return a < b; }},
-      {"<=", [](double a, double b) { return a <= b; }},
-      {">", [](double a, double b) { return a > b; }},
-      {">=", [](double a, double b) { return a >= b; }}};
-  for (const auto& [sign, compare] : operators) {
-    if (sign == text) return compare;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> ParseNumber(const std::string& text) {
-  std::istringstream stream(text);
-  double number = 0;
-  stream >> number;
-  return stream && stream.eof() ? std::optional(number) : std::nullopt;
-}
-
-tl::unexpected<std::string> NoWord(const std::string& word) {
-  return tl::unexpected(fmt::format("'{}' is no word; known are {}", word, TriggerWords()));
-}
-
-tl::expected<CaseCondition, std::string> FlagCondition(const std::string& word, bool wanted) {
-  if (word == "past") return [wanted](C c, V) { return (c.storage.past > 0) == wanted; };
-  const Flag* flag = Find(kFlags, word);
-  if (flag == nullptr) return NoWord(word);
-  return [flag, wanted](C c, V) { return flag->holds(c) == wanted; };
-}
-
-tl::expected<CaseCondition, std::string> NameCondition(const Word& name, const std::string& sign,
-                                                       const std::string& value) {
-  if ((sign != "=" && sign != "!=") || !name.is_value(value)) {
-    return tl::unexpected(fmt::format("'{0} {1} {2}': of {0} write = or != and one of its values",
-                                      name.word, sign, value));
-  }
-  return [&name, value, wanted = sign == "="](C c, V) { return (name.of(c) == value) == wanted; };
-}
-
-tl::expected<CaseCondition, std::string> SizeCondition(const Size& size, const std::string& sign,
-                                                       const std::string& value) {
-  const auto compare = FindOperator(sign);
-  if (!compare)
-    return tl::unexpected(fmt::format("'{}' is no operator; write = != < <= > >=", sign));
-  if (const Size* other = Find(kSizes, value)) {
-    return [&size, other, compare](C c, V v) { return (*compare)(size.of(c, v), other->of(c, v)); };
-  }
-  const auto number = ParseNumber(value);
-  if (!number) return tl::unexpected(fmt::format("'{}' is no number and no size", value));
-  return [&size, number, compare](C c, V v) { return (*compare)(size.of(c, v), *number); };
-}
+const Words kWords{kFlags, kSizes, kNames};
 
 }  // namespace
 
 std::string TriggerWords() {
-  std::string words;
-  const auto add = [&](const auto& table) {
-    for (const auto& row : table) words += fmt::format("{}{}", words.empty() ? "" : ", ", row.word);
-  };
-  add(kFlags);
-  add(kSizes);
-  add(kNames);
-  return words;
+  return kWords.All();
 }
 
 tl::expected<CaseCondition, std::string> ParseCaseCondition(std::string_view text) {
-  std::istringstream stream{std::string(text)};
-  std::vector<std::string> parts;
-  for (std::string part; stream >> part;) parts.push_back(part);
-  if (parts.size() == 1) return FlagCondition(parts[0], true);
-  if (parts.size() == 2 && parts[0] == "no") return FlagCondition(parts[1], false);
-  if (parts.size() != 3) {
-    return tl::unexpected(fmt::format(
-        "'{}' is no condition; write \"causal\", \"no mask\", \"q_len = 1\" or \"dtype = f16\"",
-        text));
-  }
-  if (const Word* name = Find(kNames, parts[0])) return NameCondition(*name, parts[1], parts[2]);
-  if (const Size* size = Find(kSizes, parts[0])) return SizeCondition(*size, parts[1], parts[2]);
-  return NoWord(parts[0]);
+  return ConditionParser<Case>(kWords).Parse(text);
 }
 
 }  // namespace attest

@@ -18,6 +18,7 @@
 
 #include "properties/harness/case/toml_reader.h"
 #include "properties/property.h"
+#include "properties/transformer/model_properties.h"
 
 namespace attest {
 namespace {
@@ -116,6 +117,12 @@ bool FitsSignature(const std::string& pattern, const Signature& signature) {
   return Fits(pattern, text) || Fits(pattern + "/*", text);
 }
 
+template <typename Properties>
+bool NamesAny(const Properties& properties, const std::string& pattern) {
+  return std::ranges::any_of(
+      properties, [&](const auto& property) { return Fits(pattern, std::string(property.id)); });
+}
+
 void ReadSignature(TomlReader& reader, const toml::table& table, const std::string& text,
                    Waiver& waiver) {
   const auto parts = Split(text, '/');
@@ -126,12 +133,21 @@ void ReadSignature(TomlReader& reader, const toml::table& table, const std::stri
         "may be left out");
   }
   waiver.signature = text;
-  const bool is_known = std::ranges::any_of(AllProperties(), [&](const Property& property) {
-    return Fits(parts[0], std::string(property.id));
-  });
-  if (is_known) return;
+  if (NamesAny(AllProperties(), parts[0])) waiver.when.emplace();
+  if (NamesAny(AllModelProperties(), parts[0])) waiver.model_when.emplace();
+  if (waiver.when || waiver.model_when) return;
   reader.FailAt(table, "signature: no property is called '" + parts[0] +
-                           "'; 'attest list properties' shows them");
+                           "'; 'attest list properties' and 'model-properties' show them");
+}
+
+// Adds the condition, or gives the conditions up where their cases have no such words. Returns the error then.
+template <typename Condition>
+std::string AddCondition(tl::expected<Condition, std::string> condition,
+                         std::optional<std::vector<Condition>>& when) {
+  if (!when) return "";
+  if (condition) when->push_back(std::move(*condition));
+  if (!condition) when.reset();
+  return condition ? "" : condition.error();
 }
 
 void ReadConditions(TomlReader& reader, const toml::table& table, Waiver& waiver) {
@@ -140,9 +156,11 @@ void ReadConditions(TomlReader& reader, const toml::table& table, Waiver& waiver
     const toml::node& node = *texts->get(n);
     const auto* text = node.as_string();
     if (text == nullptr) return reader.FailAt(node, "when: write texts, as \"causal\"");
-    auto condition = ParseCaseCondition(text->get());
-    if (!condition) return reader.FailAt(node, "when: " + condition.error());
-    waiver.when.push_back(std::move(*condition));
+    // A pattern may name properties of kernels and of models: the words say which are meant.
+    const std::string of_kernels = AddCondition(ParseCaseCondition(text->get()), waiver.when);
+    const std::string of_models = AddCondition(ParseModelCondition(text->get()), waiver.model_when);
+    if (waiver.when || waiver.model_when) continue;
+    return reader.FailAt(node, "when: " + (of_kernels.empty() ? of_models : of_kernels));
   }
 }
 
@@ -183,7 +201,7 @@ std::vector<Case> CasesAround(const Signature& signature, const Case& failing,
 
 bool HasTrigger(const Waiver& waiver, const std::vector<Case>& cases, const Verdict& verdict) {
   return std::ranges::any_of(cases, [&](const Case& c) {
-    return std::ranges::all_of(waiver.when,
+    return std::ranges::all_of(*waiver.when,
                                [&](const CaseCondition& holds) { return holds(c, verdict); });
   });
 }
@@ -201,13 +219,23 @@ bool IsWaived(const KernelReport& kernel, const PropertyResult& result) {
   return all > 0 && waived == all;
 }
 
+// The ids of all properties that the pattern names, of kernels or of models.
+std::vector<std::string> PropertiesNamed(const std::string& pattern, bool of_models) {
+  std::vector<std::string> ids;
+  const auto add = [&](const auto& properties) {
+    for (const auto& property : properties) ids.emplace_back(property.id);
+  };
+  of_models ? add(AllModelProperties()) : add(AllProperties());
+  std::erase_if(ids, [&](const std::string& id) { return !Fits(pattern, id); });
+  return ids;
+}
+
 // The results of all properties that the waiver speaks of; empty where one was not run, or not whole.
 std::vector<const PropertyResult*> WholeResults(const Waiver& waiver, const KernelReport& kernel) {
   std::vector<const PropertyResult*> results;
   const std::string pattern = PropertyPattern(waiver.signature);
-  for (const Property& property : AllProperties()) {
-    if (!Fits(pattern, std::string(property.id))) continue;
-    const PropertyResult* result = ResultOf(kernel, std::string(property.id));
+  for (const std::string& id : PropertiesNamed(pattern, kernel.is_model)) {
+    const PropertyResult* result = ResultOf(kernel, id);
     if (result == nullptr || result->verdict == VerdictKind::kInconclusive) return {};
     results.push_back(result);
   }
@@ -270,9 +298,22 @@ std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport
   std::optional<std::vector<Case>> cases;  // only where some waiver asks
   for (const Waiver& waiver : waivers) {
     if (!IsAbout(waiver, kernel.kernel, kernel.identity.version)) continue;
-    if (!FitsSignature(waiver.signature, signature)) continue;
+    if (!waiver.when || !FitsSignature(waiver.signature, signature)) continue;
     if (!cases) cases = CasesAround(signature, failing, kernel.contract);
     if (HasTrigger(waiver, *cases, verdict)) return waiver.reason;
+  }
+  return "";
+}
+
+std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport& model,
+                          const Signature& signature, const ModelCase& failing,
+                          const Verdict& verdict) {
+  for (const Waiver& waiver : waivers) {
+    if (!IsAbout(waiver, model.kernel, model.identity.version)) continue;
+    if (!waiver.model_when || !FitsSignature(waiver.signature, signature)) continue;
+    const bool has_trigger = std::ranges::all_of(
+        *waiver.model_when, [&](const ModelCondition& holds) { return holds(failing, verdict); });
+    if (has_trigger) return waiver.reason;
   }
   return "";
 }

@@ -6,19 +6,23 @@
 //   kernel = "onnxruntime:attention*"   # pattern (* ?) over the kernel as named on the command line
 //   versions = ">=1.28.2 <1.30"         # of the kernel's own version; all conditions hold; "*": any
 //   signature = "*/value/out*"          # pattern over the whole signature, property/cause/output/class
-//   when = ["causal", "kv_len > q_len"] # the fault's trigger: waiver_conditions.h; may be left out
+//   when = ["causal", "kv_len > q_len"] # the fault's trigger: waiver_conditions.h, of models model_conditions.h; may
+//                                       # be left out
 //   reason = "one line: who decided what"
 //
 // All conditions hold on one case: the smallest, or one that the property derives from it. A failure without the trigger is waived by none and looked into by itself, whatever its signature.
 #ifndef ATTEST_HARNESS_REPORT_WAIVERS_H_
 #define ATTEST_HARNESS_REPORT_WAIVERS_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tl/expected.hpp>
 
+#include "properties/harness/model/model_case.h"
+#include "properties/harness/report/model_conditions.h"
 #include "properties/harness/report/run_report.h"
 #include "properties/harness/report/waiver_conditions.h"
 
@@ -36,7 +40,9 @@ struct Waiver {
   std::string kernel;
   std::vector<VersionCondition> versions;  // empty = any version
   std::string signature;
-  std::vector<CaseCondition> when;
+  // The trigger as a case of a kernel has it, and as one of a model; nullopt = it speaks of no such property or case.
+  std::optional<std::vector<CaseCondition>> when;
+  std::optional<std::vector<ModelCondition>> model_when;
   std::string reason;
 };
 
@@ -49,6 +55,9 @@ tl::expected<std::vector<Waiver>, std::string> ReadWaivers(const std::string& pa
 // is that of the case.
 std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport& kernel,
                           const Signature& signature, const Case& failing, const Verdict& verdict);
+std::string ReasonToWaive(const std::vector<Waiver>& waivers, const KernelReport& model,
+                          const Signature& signature, const ModelCase& failing,
+                          const Verdict& verdict);
 
 // Once the findings of a kernel are complete: marks the properties that fail by waived findings
 // alone, and notes the waivers without a finding, where every property that they speak of ran whole. Waivers with

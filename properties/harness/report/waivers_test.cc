@@ -92,7 +92,7 @@ TEST(Waivers, PartsThatAPatternLeavesOutMayBeAnything) {
             "'",
         "w.toml");
     EXPECT_TRUE(waivers) << waivers.error();
-    return waivers && !ReasonToWaive(*waivers, kernel, signature, {}, {}).empty();
+    return waivers && !ReasonToWaive(*waivers, kernel, signature, Case(), {}).empty();
   };
   const Signature signature{"heads.labels_come_back", Cause::kNan, "out", "row-nan"};
   EXPECT_TRUE(waives("*/nan", signature));
@@ -251,6 +251,82 @@ TEST(Waivers, AnUnusedPatternIsReportedOfAWholeRunOnly) {
   EXPECT_THAT(Waived(kernel, kFault).idle_waivers, IsEmpty());
 }
 
+constexpr char kOfModels[] = R"(
+[[waiver]]
+kernel = "python:*"
+versions = "*"
+signature = "cache.*/value/logits*"
+when = ["cache = paged", "no parents", "largest_chunk > 1"]
+reason = "M1"
+[[waiver]]
+kernel = "python:*"
+versions = "*"
+signature = "*/value/*"
+when = ["mask"]
+reason = "K1"
+)";
+
+// One file may hold waivers of both: properties and words say which they are.
+TEST(Waivers, AModelsFindingIsWaivedByItsOwnWords) {
+  const auto waivers = ParseWaivers(kOfModels, "w.toml");
+  ASSERT_TRUE(waivers) << waivers.error();
+  KernelReport model;
+  model.kernel = "python:mine.py:model";
+  model.is_model = true;
+  const Signature signature{"cache.chunks_equal_one_shot", Cause::kValue, "logits", ""};
+  ModelCase c;
+  c.tokens = {{1, 2, 3, 4}};
+  c.cache = "paged";
+  c.chunks = {1, 2};
+  EXPECT_EQ(ReasonToWaive(*waivers, model, signature, c, {}), "M1");
+  c.chunks = {1, 1};
+  EXPECT_EQ(ReasonToWaive(*waivers, model, signature, c, {}), "");
+  c.chunks = {2};
+  c.cache = "ring";
+  EXPECT_EQ(ReasonToWaive(*waivers, model, signature, c, {}), "");
+  // Nor do words of models speak of kernels.
+  EXPECT_EQ(ReasonToWaive(*waivers, model, signature, Case(), {}), "");
+}
+
+TEST(Waivers, AnIdleWaiverOfAModelIsReported) {
+  KernelReport model = KernelOf("python:mine.py:model", VerdictKind::kPass, {});
+  model.is_model = true;
+  EXPECT_THAT(Waived(model, kOfModels).idle_waivers, IsEmpty());
+  for (const char* id : {"cache.chunks_equal_one_shot", "cache.beams_go_on_from_their_parents",
+                         "cache.fresh_requests_see_nothing_of_others", "cache.bytes_are_linear"}) {
+    PropertyResult& result = model.results.emplace_back();
+    result.property = id;
+    result.verdict = VerdictKind::kPass;
+    result.cases[VerdictKind::kPass] = 1;
+  }
+  EXPECT_THAT(Waived(model, kOfModels).idle_waivers, ElementsAre(HasSubstr("M1")));
+}
+
+TEST(ModelConditions, SpeakOfWhatACaseHas) {
+  ModelCase c;
+  c.tokens = {{1, 2, 3}, {4}};
+  c.side = PaddingSide::kLeft;
+  Verdict verdict;
+  verdict.witness = Witness{{1, 0, 0, 2}, 0, 1, 0};
+  const auto holds = [&](const char* condition) {
+    const auto parsed = ParseModelCondition(condition);
+    EXPECT_TRUE(parsed) << parsed.error();
+    return parsed && (*parsed)(c, verdict);
+  };
+  for (const char* condition :
+       {"padding", "no cache", "side = left", "batch = 2", "len >= 3", "position = 0",
+        "chunks < batch", "no documents", "cache != ring"}) {
+    EXPECT_TRUE(holds(condition)) << condition;
+  }
+  for (const char* condition : {"cache", "side != left", "len > 3", "parents"}) {
+    EXPECT_FALSE(holds(condition)) << condition;
+  }
+  for (const char* text : {"causal", "side = top", "cache = paged ring", "len = long"}) {
+    EXPECT_FALSE(ParseModelCondition(text)) << text;
+  }
+  EXPECT_THAT(ParseModelCondition("causal").error(), HasSubstr("padding, cache"));
+}
+
 // One is shown beside the other, though they differ in nothing but the trigger.
 TEST(Waivers, AWaivedFindingDoesNotFoldAnotherAway) {
   ReportedFinding known = kKnown, fresh = kKnown;
@@ -271,9 +347,9 @@ TEST(Waivers, AVersionMayBeANameBehindAnOperator) {
   KernelReport kernel;
   kernel.kernel = "ggml:flash";
   kernel.identity.version = "b10256";
-  EXPECT_EQ(ReasonToWaive(*waivers, kernel, signature, {}, {}), "r");
+  EXPECT_EQ(ReasonToWaive(*waivers, kernel, signature, Case(), {}), "r");
   kernel.identity.version = "b10300";
-  EXPECT_EQ(ReasonToWaive(*waivers, kernel, signature, {}, {}), "");
+  EXPECT_EQ(ReasonToWaive(*waivers, kernel, signature, Case(), {}), "");
 }
 
 TEST(Waivers, BadFilesAreOneLineThatNamesThePlace) {

@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/explain.h"
+#include "properties/harness/judge/gradient_causes.h"
 #include "properties/harness/runner/calls_before.h"
 #include "properties/harness/runner/rapidcheck_driver.h"
 #include "properties/harness/runner/run_case.h"
@@ -22,7 +26,9 @@ constexpr double kMostSecondsRefreshing = 10;
 // Tries on fresh kernels while the calls before a case are sought and made smaller.
 constexpr int64_t kSequenceTries = 200;
 
-constexpr std::string_view kCallBefore = "call-before";
+bool IsGradient(std::string_view output) {
+  return output == "dq" || output == "dk" || output == "dv";
+}
 
 // One failure, followed from case to case. The same failure is one with the same property, cause,
 // output and class; as long as no class is known any will do, for some show on some sizes only, and
@@ -54,6 +60,7 @@ class FailureProbe {
     Signature any_class = signature_;
     any_class.cause_class.clear();
     auto failure = Run(c, any_class, /*needs_class=*/false);
+    if (!interrupted()) reruns_.push_back(failure ? failure->verdict.witness : std::nullopt);
     // How long it was waited for says more without hurry.
     if (failure && signature_.cause == Cause::kHang) verdict_ = std::move(failure->verdict);
     return failure.has_value();
@@ -92,6 +99,29 @@ class FailureProbe {
     return false;
   }
 
+  // What Recurs has met: a witness a rerun, none where the case did not fail.
+  const std::vector<std::optional<Witness>>& reruns() const { return reruns_; }
+
+  // Whether the case, run once more, breaks the claim in some gradient and with another class, or with none; or holds.
+  bool ContradictsGradient(const Case& c, std::string_view cause_class) {
+    const auto is_it = [&](const Signature& signature) {
+      return signature.property == signature_.property && IsGradient(signature.output);
+    };
+    const CaseResult result = RunCase(property_, c, contract_, session_, is_it);
+    if (interrupted() || !result.applied) return false;
+    return IsGood(result.verdict.kind) ||
+           std::ranges::any_of(result.failures, [&](const Failure& failure) {
+             return is_it(failure.signature) && failure.signature.cause_class != cause_class;
+           });
+  }
+
+  // Whether the case, run once more, says something and holds.
+  bool Holds(const Case& c) {
+    const CaseResult result = RunCase(property_, c, contract_, session_, WantsNoCause);
+    return !interrupted() && result.applied && result.failures.empty() &&
+           IsGood(result.verdict.kind);
+  }
+
   // All causes that fit the case, beside the one that it has.
   std::vector<OtherCause> OtherCauses(const Case& c) {
     CaseResult result = RunCase(property_, c, contract_, session_, {}, /*every_cause=*/true);
@@ -110,6 +140,9 @@ class FailureProbe {
 
  private:
   static bool WantsNoCause(const Signature&) { return false; }
+  static bool IsGood(VerdictKind kind) {
+    return kind == VerdictKind::kPass || kind == VerdictKind::kMarginal;
+  }
 
   std::optional<Failure> Run(const Case& c, const Signature& pattern, bool needs_class) {
     CaseResult result = RunCase(property_, c, contract_, session_, [&](const Signature& signature) {
@@ -137,6 +170,7 @@ class FailureProbe {
   const bool waived_;
   Signature signature_;
   Verdict verdict_;
+  std::vector<std::optional<Witness>> reruns_;
 };
 
 bool IsOver(const RunOptions& options) {
@@ -223,15 +257,60 @@ void JudgeRecurrence(const Property& property, Finding& finding) {
   verdict.sentence += fmt::format(" ({})", verdict.reason);
 }
 
-// What only calls before it explain has no other cause, whatever the rows look like. `calls` says which.
-void BlameCalls(std::string_view calls, Finding& finding) {
+// A cause that running the case again has shown; there is no other then, whatever the rows look like.
+void Blame(std::string_view cause_class, std::string why, Finding& finding) {
   ForgetCause(finding);
   Verdict& verdict = finding.verdict;
-  verdict.likely_cause = fmt::format(
-      "it depends on {}, of which the kernel keeps something: alone on a fresh kernel it is right",
-      calls);
-  verdict.cause_class = finding.signature.cause_class = kCallBefore;
+  verdict.likely_cause = std::move(why);
+  verdict.cause_class = finding.signature.cause_class = cause_class;
   verdict.sentence += "; " + verdict.likely_cause;
+}
+
+// `calls` says which.
+void BlameCalls(std::string_view calls, Finding& finding) {
+  Blame(kCallBefore,
+        fmt::format("it depends on {}, of which the kernel keeps something: alone on a fresh "
+                    "kernel it is right",
+                    calls),
+        finding);
+}
+
+bool SameWitness(const std::optional<Witness>& a, const std::optional<Witness>& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  return a->index == b->index && SameBits(a->observed, b->observed) &&
+         SameBits(a->expected, b->expected);
+}
+
+// Whether two reruns differ by about as much as either is wrong. Sums of another order differ too, in last bits that
+// are the cause of nothing.
+bool DifferByTheError(const std::optional<Witness>& a, const std::optional<Witness>& b) {
+  if (!a || !b) return a.has_value() != b.has_value();
+  const double error_a = std::abs(a->observed - a->expected);
+  const double error_b = std::abs(b->observed - b->expected);
+  const double apart = a->index == b->index && SameBits(a->expected, b->expected)
+                           ? std::abs(a->observed - b->observed)
+                           : std::abs(error_a - error_b);
+  if (std::isnan(apart)) return !SameWitness(a, b);
+  return apart > 0.5 * std::min(error_a, error_b);
+}
+
+// Whether what fails is that the kernel does not repeat itself: reruns differ, and so do runs of the case alone on a
+// fresh kernel, where no call before it can be the reason.
+bool DiffersFromRunToRun(FailureProbe& probe, const Finding& finding) {
+  constexpr int kFreshRuns = 3;
+  const auto& reruns = probe.reruns();
+  const bool is_varied = finding.confirmed > 0 && std::ranges::any_of(reruns, [&](const auto& one) {
+                           return DifferByTheError(reruns.front(), one) ||
+                                  DifferByTheError(finding.verdict.witness, one);
+                         });
+  if (!is_varied) return false;
+  std::vector<std::optional<Witness>> fresh;
+  for (int i = 0; i < kFreshRuns && probe.CanRefresh(); ++i) {
+    const bool recurs = probe.RecursBehind({}, finding.smallest);
+    fresh.push_back(recurs ? probe.verdict().witness : std::nullopt);
+    if (!probe.interrupted() && !SameWitness(fresh.front(), fresh.back())) return true;
+  }
+  return false;
 }
 
 // The calls before it that the failure needs, put together again from those that were made when it was met; as it fails
@@ -291,6 +370,47 @@ bool MayNeedCallsBefore(const Finding& finding, const FailureProbe& probe) {
   return is_of_a_value && probe.CanRefresh();
 }
 
+// What running the case again, and on fresh kernels, says of its cause.
+void FollowReruns(const Failure& met, FailureProbe& probe, const RunOptions& options,
+                  Finding& finding) {
+  if (DiffersFromRunToRun(probe, finding)) {
+    Blame(kRerunDiffers, "the same call gives another result when it is made again", finding);
+  } else {
+    FollowCallsBefore(met, probe, options, finding);
+  }
+}
+
+// The case with a few lanes at least.
+Case Widened(Case c) {
+  constexpr int64_t kFewLanes = 3;
+  c.problem.head_dim = std::max(c.problem.head_dim, kFewLanes);
+  c.problem.value_dim = std::max(c.problem.value_dim, kFewLanes);
+  return c;
+}
+
+// A rule of the backward pass that gives the smallest case must give the case as it was met, and both with more lanes:
+// with a single one several rules come to the same.
+void DoubtGradientCause(const Failure& met, FailureProbe& probe, Finding& finding) {
+  const Verdict& verdict = finding.verdict;
+  if (!IsGradient(verdict.output) || verdict.cause_class.empty() || finding.confirmed == 0) return;
+  for (const Case& c : {met.c, Widened(met.c), Widened(finding.smallest)}) {
+    if (Validate(c) || !CanExplainGradient(c.problem)) continue;
+    if (probe.ContradictsGradient(c, verdict.cause_class)) return ForgetCause(finding);
+  }
+}
+
+// What the forward pass gave is looked at behind the backward pass. Where it is right without one, that one wrote there.
+void BlameBackward(FailureProbe& probe, Finding& finding) {
+  const bool is_of_forward = finding.verdict.output == "out" || finding.verdict.output == "lse";
+  if (!finding.smallest.problem.want_gradients || !is_of_forward || finding.confirmed == 0) return;
+  Case forward = finding.smallest;
+  forward.problem.want_gradients = false;
+  if (Validate(forward) || !probe.Holds(forward)) return;
+  Blame(kBackwardOverForward,
+        "the backward pass writes over what the forward pass gave: without it that is right",
+        finding);
+}
+
 Finding Started(const Failure& failure, const KernelSession& session) {
   Finding finding;
   finding.kernel = session.spec().text;
@@ -337,7 +457,9 @@ Finding MakeFinding(const Property& property, const Failure& failure, const Cont
   if (finding.confirmed > 0 && !finding.verdict.likely_cause.empty()) {
     finding.verdict.other_causes = probe.OtherCauses(finding.smallest);
   }
-  if (MayNeedCallsBefore(finding, probe)) FollowCallsBefore(failure, probe, options, finding);
+  DoubtGradientCause(failure, probe, finding);
+  BlameBackward(probe, finding);
+  if (MayNeedCallsBefore(finding, probe)) FollowReruns(failure, probe, options, finding);
   finding.derived = DerivedAtFault(property, finding.smallest, contract, finding.verdict);
   JudgeRecurrence(property, finding);
   return finding;

@@ -27,11 +27,10 @@ std::string Patience::WhyNotRun() const {
   int64_t hangs = 0;
   for (const auto& [property, count] : hanging_) hangs += count;
   if (hangs >= kMaxHangingProperties) {
-    return fmt::format("the kernel hangs in {} properties", hangs);
+    return fmt::format("it hangs in {} properties", hangs);
   }
   if (std::ssize(dying_) >= kMaxDyingProperties) {
-    return fmt::format("the kernel kept dying in {} properties, and is slow to start again",
-                       dying_.size());
+    return fmt::format("it kept dying in {} properties, and is slow to start again", dying_.size());
   }
   return "";
 }

@@ -29,7 +29,7 @@ TEST(Patience, EndsWithTheThirdPropertyThatDiesSlowly) {
   for (int i = 0; i < 2; ++i) patience.Note(DyingSlowly(i));
   EXPECT_EQ(patience.WhyNotRun(), "");
   patience.Note(DyingSlowly(2));
-  EXPECT_THAT(patience.WhyNotRun(), HasSubstr("the kernel kept dying in 3 properties"));
+  EXPECT_THAT(patience.WhyNotRun(), HasSubstr("it kept dying in 3 properties"));
 }
 
 TEST(Patience, EndsWithTheThirdPropertyThatHangs) {
@@ -38,7 +38,7 @@ TEST(Patience, EndsWithTheThirdPropertyThatHangs) {
     EXPECT_EQ(patience.WhyNotRun(), "");
     patience.Note(Hanging(i));
   }
-  EXPECT_EQ(patience.WhyNotRun(), "the kernel hangs in 3 properties");
+  EXPECT_EQ(patience.WhyNotRun(), "it hangs in 3 properties");
 }
 
 TEST(Patience, CountsAPropertyThatIsRunInPartsOnce) {

@@ -11,6 +11,7 @@
 #include "properties/harness/case/random.h"
 #include "properties/harness/runner/conclude.h"
 #include "properties/harness/runner/rapidcheck_driver.h"
+#include "properties/harness/runner/slow_deaths.h"
 
 namespace attest {
 namespace {
@@ -101,8 +102,7 @@ class PropertyRun::Search {
     if (hangs_ >= options_.max_hangs) EndFor(fmt::format("stopped after {} hangs", hangs_));
     if (DiesSlowly()) {
       result_.dies_slowly = true;
-      EndFor(fmt::format("stopped after {} deaths of the worker, at {:.1f} s each", slow_deaths_,
-                         slow_deaths_seconds_ / slow_deaths_));
+      EndFor(slow_deaths_.Text());
     }
     return facts_.cut_short.empty();
   }
@@ -131,7 +131,7 @@ class PropertyRun::Search {
     CaseResult result =
         RunCase(property_, c, contract_, session_,
                 [this](const Signature& signature) { return WantsCause(signature); });
-    CountDeaths(before, session_.stats());
+    slow_deaths_.Count(before, session_.stats(), options_);
     // What was being waited for says nothing.
     if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
@@ -157,20 +157,8 @@ class PropertyRun::Search {
     failure.before.insert(failure.before.begin(), options_.called->begin(), options_.called->end());
   }
 
-  // A restart is the mark of a death, whatever its cause; what it costs is waited for in the session.
-  void CountDeaths(const SessionStats& before, const SessionStats& after) {
-    const int64_t deaths = after.restarts - before.restarts;
-    const double seconds = after.seconds_in_worker - before.seconds_in_worker;
-    const double limit = std::chrono::duration<double>(options_.slow_restart).count();
-    if (deaths == 0 || seconds < limit * static_cast<double>(deaths)) return;
-    slow_deaths_ += static_cast<int>(deaths);
-    slow_deaths_seconds_ += seconds;
-  }
-
   bool DiesSlowly() const {
-    return result_.cases.count(VerdictKind::kFail) > 0 &&
-           slow_deaths_ >= options_.max_slow_deaths &&
-           slow_deaths_seconds_ > std::chrono::duration<double>(options_.slow_deaths_time).count();
+    return result_.cases.count(VerdictKind::kFail) > 0 && slow_deaths_.AreEnough(options_);
   }
 
   bool IsTimeUp() {
@@ -329,8 +317,7 @@ class PropertyRun::Search {
   int64_t end_ = 0;       // the cases after which this part ends
   bool is_over_ = false;  // there is no further part
   int hangs_ = 0;
-  int slow_deaths_ = 0;
-  double slow_deaths_seconds_ = 0;  // spent in cases in which the worker died
+  SlowDeaths slow_deaths_;
   RunFacts facts_;
   PropertyResult result_;
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kVocab = 11, kMaxLen = 24;
 
 struct Model {
-  std::string fault, kind = "decoder", positions = "absolute", contract;
+  std::string fault, kind = "decoder", positions = "absolute", batcher, contract;
   uint64_t seed = 1;
   int64_t calls = 0;
   bool Is(const char* name) const { return fault == name; }
@@ -47,6 +47,8 @@ bool Sees(const Model& m, int64_t at, int64_t from) {
   if (m.Is("deaf-to-the-first") && from == 0 && at > 0) return false;
   if (m.Is("sees-the-next")) return from <= at + 1;
   if (m.Is("triangle-transposed")) return from >= at;
+  if (m.Is("sees-itself-alone")) return from == at;
+  if (m.Is("causal")) return from <= at;
   return m.kind == "encoder" || from <= at;
 }
 
@@ -106,6 +108,10 @@ void Feed(Model& m, const attest_logits_call& call, bool is_step, Cache& cache) 
       item.tokens.push_back(tokens.tokens[b * tokens.len + i]);
       item.positions.push_back(place);
     }
+    if (m.Is("step-forgets-the-first") && is_step && past > 0) item.tokens[0] = 0;
+    if (m.Is("step-wraps") && is_step && past > 0) {
+      for (int64_t& position : item.positions) position %= kMaxLen / 2;
+    }
     Item seen = item;
     if (m.Is("padding-visible") && begin > 0) {
       seen.tokens[0] = (seen.tokens[0] + tokens.tokens[b * tokens.len]) % kVocab;
@@ -132,7 +138,10 @@ void Contract(Model& m) {
     m.contract +=
         R"(,"caches":["contiguous","paged"],"reorder":true,"cache_bytes":{"per_token":16,"page":4})";
   }
-  if (m.kind == "decoder") m.contract += R"(,"batcher":{"pad":0,"bos":1,"eos":2})";
+  if (m.kind == "decoder") {
+    m.contract += m.batcher == "stream" ? R"(,"batcher":{"eos":2,"joins":true,"drops_last":true})"
+                                        : R"(,"batcher":{"pad":0,"bos":1,"eos":2})";
+  }
   m.contract += "}";
 }
 
@@ -143,6 +152,7 @@ attest_status Create(const attest_create_info* info, void** model) {
     if (key == "variant") m->fault = value;
     if (key == "kind") m->kind = value;
     if (key == "positions") m->positions = value;
+    if (key == "batcher") m->batcher = value;
     if (key == "seed") m->seed = std::stoull(value);
   }
   Contract(*m);
@@ -195,6 +205,9 @@ attest_status Reorder(void* model, void* cache, const int64_t* parents) {
   const std::vector<Item> before = items;
   for (size_t b = 0; b < items.size(); ++b) items[b] = before[static_cast<size_t>(parents[b])];
   if (static_cast<Model*>(model)->Is("reorder-forgotten")) items = before;
+  if (!static_cast<Model*>(model)->Is("reorder-in-place")) return ATTEST_OK;
+  items = before;
+  for (size_t b = 0; b < items.size(); ++b) items[b] = items[static_cast<size_t>(parents[b])];
   return ATTEST_OK;
 }
 int64_t Bytes(void* model, void* cache) {
@@ -209,9 +222,35 @@ int64_t Bytes(void* model, void* cache) {
 void Close(void*, void*) {  // "cache-kept" looks at a cache that is closed
 }
 
+// d0 d1 eos e0 ... -> d1 eos e0 ..., cut into full rows.
+attest_status BatchStream(const Model& m, const attest_batch_call* call) {
+  std::vector<int64_t> all;
+  const int64_t* document = call->documents;
+  for (int64_t d = 0; d < call->num_documents; ++d, document += call->document_lengths[d - 1]) {
+    all.insert(all.end(), document, document + call->document_lengths[d]);
+    if (!m.Is("ends-skipped")) all.push_back(2);
+  }
+  // Another order of documents is a stream as well.
+  if (m.Is("rotated")) {
+    std::rotate(all.begin(), all.begin() + call->document_lengths[0] + 1, all.end());
+  }
+  const auto steps = static_cast<int64_t>(all.size()) - 1;
+  int64_t row = 0;
+  for (; (row + (m.Is("drops-a-row") ? 2 : 1)) * call->len <= steps; ++row) {
+    for (int64_t at = row * call->len; at < (row + 1) * call->len; ++at) {
+      call->inputs[at] = all[static_cast<size_t>(at)];
+      call->targets[at] = all[static_cast<size_t>(at) + (m.Is("target-not-shifted") ? 0 : 1)];
+      call->weights[at] = m.Is("edge-lost") && (at + 1) % call->len == 0 ? 0 : 1;
+    }
+  }
+  *call->rows_used = row;
+  return ATTEST_OK;
+}
+
 // bos d0 d1 ... dn -> d0 d1 ... eos, cut into rows.
 attest_status Batch(void* model, const attest_batch_call* call) {
   const Model& m = *static_cast<Model*>(model);
+  if (m.batcher == "stream") return BatchStream(m, call);
   int64_t row = 0;
   const int64_t* document = call->documents;
   for (int64_t d = 0; d < call->num_documents; ++d, document += call->document_lengths[d - 1]) {

@@ -90,8 +90,10 @@ constexpr CauseClass kCauseClasses[] = {
     {"gradient-softcap", "the slope of the softcap is taken for 1"},
     {"gradient-row-lost", "a row adds nothing to dk and dv"},
     {"gradient-of-one-head", "dk and dv are those of one query head of several"},
+    {kBackwardOverForward, "the backward pass writes over what the forward pass gave"},
     // the rest
-    {"call-before", "the result depends on a call made before"},
+    {kCallBefore, "the result depends on a call made before"},
+    {kRerunDiffers, "the same call gives another result when it is made again"},
     {"constant-output", "out is one value everywhere", true},
     {"row-zero", "a row that sees keys is zero, as if it saw none", true},
     {"row-nan", "a row is NaN", true},

@@ -28,6 +28,9 @@ struct CauseClass {
   bool is_symptom = false;   // says what the wrong rows look like, and not what made them so
 };
 std::span<const CauseClass> CauseClasses();
+// Classes that no look at one outcome gives: they come of running a case again.
+inline constexpr std::string_view kCallBefore = "call-before", kRerunDiffers = "rerun-differs",
+                                  kBackwardOverForward = "backward-over-forward";
 // Of a class's id; false for what is none.
 bool IsSymptom(std::string_view cause_class);
 
