@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <string>
 
 #include "properties/derive.h"
 #include "properties/features.h"
@@ -107,6 +108,24 @@ Derived MeansOfNeighbours(const Case& original, const Contract& contract) {
   return Of({WithData(std::move(c), DataTensor::kV, std::move(values))});
 }
 
+// One unit of the last place of a value of that size.
+double UnitOf(DType type, double value) {
+  return 2 * TraitsOf(type).unit_roundoff * std::ldexp(1, std::ilogb(value));
+}
+
+// Whether each lane of the row is what cutting off at the last place gives.
+bool IsCutOff(const Evidence& evidence, const Row& row) {
+  const Problem& p = evidence.cases[0].problem;
+  for (int64_t lane = 0; lane < p.value_dim; ++lane) {
+    const Seen out = OutOf(evidence, 0, row, lane);
+    const double unit = UnitOf(p.dtype, out.due);
+    const double lost =
+        std::abs(out.due) - std::abs(out.got);  // of one sign, if by less than a unit
+    if (!(lost > -unit * kWellBelow && lost < unit)) return false;
+  }
+  return true;
+}
+
 Verdict JudgeStore(const Evidence& evidence) {
   const Problem& p = evidence.cases[0].problem;
   const bool cuts =
@@ -118,10 +137,16 @@ Verdict JudgeStore(const Evidence& evidence) {
     }
     for (int64_t lane = 0; lane < p.value_dim; ++lane) {
       const Seen out = OutOf(evidence, 0, row, lane);
-      const double unit = 2 * TraitsOf(p.dtype).unit_roundoff * std::ldexp(1, std::ilogb(out.due));
-      auto wrong = Expect(evidence, 0, "out", row, lane, out.got, out.due, share * unit,
-                          "equal weights and values of one size leave but one rounding, to out");
-      if (wrong) return wrong;
+      auto wrong =
+          Expect(evidence, 0, "out", row, lane, out.got, out.due, share * UnitOf(p.dtype, out.due),
+                 "equal weights and values of one size leave but one rounding, to out");
+      if (!wrong) continue;
+      if (IsCutOff(evidence, row)) {
+        wrong->cause_class = "output-rounding";
+        wrong->likely_cause = "as if out were cut off instead of rounded";
+        wrong->sentence += "; " + wrong->likely_cause;
+      }
+      return wrong;
     }
     return std::nullopt;
   });

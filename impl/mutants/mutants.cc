@@ -303,7 +303,7 @@ constexpr Mutant kMutants[] = {
      "kept weights are scaled by 1 / (1 - p)", "dropout-scale"},
     {Mutation::kOutputTruncated, "output-truncated", MutantHome::kPlain, "RANGE", "",
      "cuts out off at 16 bits instead of rounding it", "outputs are rounded to the nearest",
-     "numerics"},
+     "output-rounding|numerics"},
     {Mutation::kSumsInBf16, "sums-in-bf16", MutantHome::kPlain, "RANGE", "",
      "rounds the sum of values to bf16 after each key", "sums are kept in f32", "numerics"},
     {Mutation::kSumsInStorageType, "sums-in-storage-type", MutantHome::kPlain, "RANGE",

@@ -78,6 +78,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"hidden-keys-in-sum", "the sum of weights runs over hidden keys"},
     {"split-merge", "splits of the keys are merged with wrong weights"},
     {"out-factor", "out is off by a constant factor"},
+    {"output-rounding", "out is cut off at its last place instead of rounded"},
     {"lse-base", "the lse is a logarithm to another base"},
     {"lse-part", "the lse lacks its maximum, its sum or its sign"},
     {"empty-row", "a row that sees no key is not what the contract promises"},
