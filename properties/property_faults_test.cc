@@ -187,6 +187,11 @@ void NanForSubnormals(const Case& c, Outcome& o) {
   if (any) Set(o.out, std::numeric_limits<double>::quiet_NaN());
 }
 
+void OneUnitLess(const Case& c, Outcome& o) {
+  const double unit = 2 * TraitsOf(c.problem.dtype).unit_roundoff;
+  for (double& x : o.out.values) x = RoundTo(c.problem.dtype, x * (1 - unit));
+}
+
 void DoubleSubnormals(const Case& c, Taken& t) {
   const double least = TraitsOf(c.problem.dtype).min_normal;
   for (double& x : t.inputs.v.values) {
@@ -365,6 +370,7 @@ constexpr Fault kFaults[] = {
     {"numerics.denormal_scores_stay_right", nullptr, NanForSubnormals},
     {"numerics.denormal_values_stay_right", DoubleSubnormals, nullptr},
     {"numerics.a_weight_follows_its_score", NegateKeys, nullptr},
+    {"numerics.a_mean_is_rounded_once", nullptr, OneUnitLess},
     {"scores.softcap_comes_where_the_contract_says", CapInTheOtherPlace, nullptr},
     {"scores.a_huge_softcap_equals_none", LeastCap, nullptr},
     {"scores.alibi_equals_explicit_bias", FlipSlopes, nullptr},

@@ -28,7 +28,7 @@ const std::set<std::string_view> kOutOfReach = {
     // Need values or types that no small case has.
     "finite-running-max", "constant-subtracted", "hidden-tile-guard", "products-in-f16",
     "sums-in-storage-type", "scores-scaled-late", "scores-clamped", "softcap-in-f16",
-    "softcap-at-most-16",
+    "softcap-at-most-16", "output-truncated",
     // Need threads, several calls or at the same time, storage, no mask, one of a row, or several rows of
     // unlike scores.
     "remainder-dropped", "splits-follow-threads", "plan-shared", "softcap-tail-attended",
