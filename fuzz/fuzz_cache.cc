@@ -14,7 +14,7 @@ Case Bearable(const Case& c) {
 
 const FuzzTarget& TheTarget() {
   static const FuzzTarget kTarget = {
-      {"tiled?tile=1", "tiled?tile=4", "tiled"},
+      {"tiled?tile=1", "tiled?tile=4", "tiled", "tiled:fast"},
       {"cache.", "causal.chunked_equals_one_shot", "padding.", "query_padding.",
        "tiling.a_query_alone_equals_itself_among_others", "equivalence.matches_reference"},
       Bearable};

@@ -15,7 +15,7 @@ Case Bearable(const Case& c) {
 
 const FuzzTarget& TheTarget() {
   static const FuzzTarget kTarget = {
-      {"tiled?tile=1", "tiled?tile=4", "tiled", "reference"},
+      {"tiled?tile=1", "tiled?tile=4", "tiled", "tiled:fast", "reference"},
       {"equivalence.", "algebra.", "numerics.", "row_sums.", "scores.", "dropout.", "fp8."},
       Bearable};
   return kTarget;

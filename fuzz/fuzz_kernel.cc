@@ -15,7 +15,7 @@ Case Bearable(const Case& c) {
 
 const FuzzTarget& TheTarget() {
   static const FuzzTarget kTarget = {
-      {"tiled"},
+      {"tiled", "tiled:fast"},
       {"equivalence.", "row_sums.",  "causal.",  "window.",   "padding.",     "query_padding.",
        "masks.",       "documents.", "prefix.",  "blocks.",   "empty_rows.",  "tiling.",
        "heads.",       "symmetry.",  "algebra.", "numerics.", "sensitivity.", "scores.",

@@ -1,6 +1,6 @@
 // Sizes, strides, layouts and zero sizes: at every seam of a tile, from any memory, the result is
 // that of the reference, each part of a batch is what it is alone, and nothing is read or written
-// outside. Kernels: tiled with tiles of 1, 5 and 64 keys.
+// outside. Kernels: tiled with tiles of 1, 5 and 64 keys, and the fast one.
 #include <utility>
 
 #include "fuzz/target.h"
@@ -26,7 +26,7 @@ Case WithoutMasks(const Case& c) {
 
 const FuzzTarget& TheTarget() {
   static const FuzzTarget kTarget = {
-      {"tiled?tile=1", "tiled?tile=5&qtile=3", "tiled"},
+      {"tiled?tile=1", "tiled?tile=5&qtile=3", "tiled", "tiled:fast"},
       {"memory.", "tiling.", "heads.", "algebra.lanes_of_zeros_change_nothing",
        "symmetry.the_order_of_heads_does_not_matter",
        "symmetry.the_order_of_batch_items_does_not_matter",

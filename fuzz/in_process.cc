@@ -36,7 +36,7 @@ DLTensor TensorOf(const CallTensor& tensor, std::byte* data) {
   made.dtype = DLPackType(tensor.dtype);
   // The ABI's tensors are const to the kernel; DLPack's pointers are not.
   made.shape = const_cast<int64_t*>(tensor.shape.data());
-  made.strides = const_cast<int64_t*>(tensor.strides.data());
+  made.strides = const_cast<int64_t*>(tensor.KernelStrides().data());
   return made;
 }
 
@@ -97,7 +97,8 @@ tl::expected<CallResult, Unable> InProcessRunner::RunOne(const Call& call) {
   if (*changed) {
     std::vector<MappedSlot> frame;
     const auto slots = arena_->slots().first(arena_->slots().size() / arena_->frames());
-    for (const Slot& slot : slots) frame.push_back({slot.offset, slot.bytes, slot.writable});
+    for (const Slot& slot : slots)
+      frame.push_back({slot.offset, slot.bytes, slot.writable, slot.views, kFarGapBytes});
     const auto mapped = slots_.Map(arena_->fd(), kGuardBytes, std::move(frame));
     if (!mapped) return tl::unexpected(Unable{mapped.error()});
   }
@@ -120,6 +121,8 @@ CallResult InProcessRunner::Compute(const Call& call, std::byte fill) {
   std::vector<attest_argument> arguments;
   std::vector<attest_option> options;
   tensors.reserve(placed.tensors.size());
+  arguments.reserve(placed.tensors.size());
+  options.reserve(call.options.size());
   for (const PlacedTensor& one : placed.tensors) {
     tensors.push_back(TensorOf(*one.tensor, AddressOf(one)));
     arguments.push_back({one.tensor->role, &tensors.back()});

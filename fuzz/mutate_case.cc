@@ -367,7 +367,9 @@ void ChangeLayout(Case& c, Draw& draw) {
     c.placement = c.placement == Placement::kEnd ? Placement::kBegin : Placement::kEnd;
     return;
   }
-  *tensors[draw.Below(4)] = static_cast<Layout>(draw.Below(kLayoutCount));
+  const auto layout = static_cast<Layout>(draw.Below(kLayoutCount));
+  // Each far layout costs a new mapping of the arena.
+  if (!IsFar(layout) || draw.OneIn(8)) *tensors[draw.Below(4)] = layout;
 }
 
 void ChangeStorage(Case& c, Draw& draw) {

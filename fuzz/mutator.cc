@@ -37,7 +37,7 @@ constexpr Field kFields[] = {{8, 1},                          // dtype
                              {188, 24},                       // mask, bias: bits
                              {212, 16}, {228, 13},            // overrides
                              {242, 13}};
-// The version, which says how large sizes may be, and the sizes, of which version 3 has a part beside the overrides.
+// The version, which says how large sizes may be, and the sizes, of which versions from 3 on have a part beside the overrides.
 constexpr Field kSizes[] = {{0, 8}, {241, 1}, {255, 1}};
 // Bytes whose bits are options of their own: flags, layouts, features, layouts and score mode.
 constexpr size_t kBitFields[] = {9, 14, 60, 61, 62};
@@ -53,7 +53,7 @@ constexpr size_t kCommonBytes = 60;
 constexpr size_t kHighSeedBytes[] = {177, 179};
 
 CaseRecord CanonicalWithSmallSeeds(CaseRecord record) {
-  if (record[0] == 2 || record[0] == 3) {
+  if (record[0] >= 2 && record[0] <= 4) {
     for (const size_t at : kHighSeedBytes) record[at] = 0;
   }
   return CanonicalRecord(record);
@@ -130,7 +130,7 @@ CaseRecord CanonicalRecord(std::span<const uint8_t> bytes) {
 }
 
 CaseRecord AsVersionTwo(const CaseRecord& record) {
-  if (record[0] == 2 || record[0] == 3) return record;
+  if (record[0] >= 2 && record[0] <= 4) return record;
   CaseRecord moved{};
   std::copy_n(record.begin(), kCommonBytes, moved.begin());
   moved[0] = 2;

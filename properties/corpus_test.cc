@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char* const kCorrectKernels[] = {"reference", "tiled", "tiled?tile=1", "tiled?tile=3",
-                                       "mutant"};
+const char* const kCorrectKernels[] = {"reference",    "tiled",      "tiled?tile=1",
+                                       "tiled?tile=3", "tiled:fast", "mutant"};
 
 std::vector<fs::path> RegressionFiles() {
   std::vector<fs::path> files;

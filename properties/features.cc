@@ -110,7 +110,7 @@ Case EnsureBlockMask(Case c) {
   const std::vector<int64_t> sizes = {1, 2, 3, 16};
   BlockMask mask;
   mask.block_q = draw.Pick(sizes);
-  mask.block_k = draw.Pick(sizes);
+  mask.block_k = draw.Percent(50) ? mask.block_q : draw.Pick(sizes);
   const auto tiles = [](int64_t length, int64_t block) { return (length + block - 1) / block; };
   mask.plane = DrawPlane(
       draw, {p.batch, p.q_heads, tiles(p.q_len, mask.block_q), tiles(p.kv_len, mask.block_k)});

@@ -1,5 +1,5 @@
-// The backward pass: dq, dk and dv are the gradients of sum(dout * out), and what is hidden has no part
-// in them. Any case becomes one that wants gradients, plain where no backward call can carry it. Has
+// The backward pass: dq, dk, dv, dbias and dsink are the gradients of sum(dout * out), and what is hidden
+// has no part in them. Any case becomes one that wants gradients, plain where no backward call can carry it. Has
 // caught: pytorch#41508 (NaN from empty rows), levanter#449 (dk not summed over the query heads),
 // TransformerEngine#3216 (dq five times too large), flash-attention#443.
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "properties/derive.h"
 #include "properties/features.h"
+#include "properties/gradient_cases.h"
 #include "properties/harness/case/gradients.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/gradients.h"
@@ -21,65 +22,8 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Products of a pair and a lane that the reference may take: its sums are wide, and slow.
-constexpr double kMostProducts = 1 << 22;
-
-std::string NeedsBackward(const Contract& c) {
-  return c.backward ? "" : "the contract offers no backward pass";
-}
-
-template <std::string (*kReason)(const Contract&)>
-std::string OfBackward(const Contract& c) {
-  return c.backward ? kReason(BackwardContract(c)) : NeedsBackward(c);
-}
-
-double Products(const Problem& p) {
-  return static_cast<double>(p.batch * p.q_heads * p.q_len) * static_cast<double>(p.kv_len) *
-         static_cast<double>(p.head_dim + p.value_dim + 8);
-}
-
-// Whether the case's sizes say nothing, or too much.
-std::string WhyNot(const Problem& p) {
-  if (Products(p) > kMostProducts) return "too large for the reference's gradients";
-  return p.batch * p.q_heads * p.q_len == 0 ? "no rows" : "";
-}
-
-// What drops out of a case for a backward pass that lacks a feature which no mask can stand for.
-Case WithoutWhatIsLacking(Case c, const Contract& backward) {
-  Problem& p = c.problem;
-  if (!backward.Has(Feature::kSoftcap)) p.softcap = 0;
-  if (!backward.Has(Feature::kSinks)) p.sinks.reset();
-  if (!backward.Has(Feature::kDropout)) p.dropout.reset();
-  if (!backward.Has(Feature::kQueryLengths)) p.query_lengths.reset();
-  if (backward.Has(Feature::kGqa) || p.q_heads == p.kv_heads) return c;
-  return SelectHeads(c, IndexRange(0, p.kv_heads), 1);
-}
-
-// The case with gradients wanted. Where it does not say so itself, the family of dout is drawn by its
-// seed: of small numbers mostly, that faults of any size show in.
-Case WithGradients(const Case& original, const Contract& contract) {
-  Case c =
-      WithoutWhatIsLacking(WithoutKeyOutputs(WithoutFp8(original)), BackwardContract(contract));
-  c.storage = {};
-  c.problem.want_lse = true;
-  if (c.problem.want_gradients) return c;
-  c.problem.want_gradients = true;
-  using enum ValueFamily;
-  c.recipe.dout = DrawFor(c, 0x6AD).Pick(std::vector<ValueFamily>{
-      kSmallIntegers, kSmallIntegers, kNormal, kNormal, kHeavyTailed, kOneHot, kOnes, kDenormal});
-  return c;
-}
-
-// Derives from the case with gradients wanted, or says why it does not.
-template <typename Derivation>
-Derived FromGradients(const Case& original, const Contract& contract, Derivation&& derive) {
-  const Case c = WithGradients(original, contract);
-  if (std::string why = WhyNot(c.problem); !why.empty()) return NotApplicable(why);
-  return derive(c);
-}
-
-bool IsDq(const GradientOutput& output) {
-  return !output.is_by_key;
+bool IsOfKey(const GradientOutput& output) {
+  return output.by == GradientBy::kKey;
 }
 
 // What scores and weights go through on their way is rare among cases, and has a derivative of its own.
@@ -89,6 +33,7 @@ Case WithScoreFeatures(Case c, const Contract& backward) {
   if (adds(Feature::kSoftcap)) c = EnsureSoftcap(std::move(c));
   if (adds(Feature::kAlibi)) c = EnsureAlibi(std::move(c), backward);
   if (adds(Feature::kSinks)) c = EnsureSinks(std::move(c));
+  if (adds(Feature::kBiasGradient)) c = EnsureBias(std::move(c));
   if (adds(Feature::kDropout)) c = EnsureDropout(std::move(c));
   return c;
 }
@@ -99,8 +44,63 @@ Derived Alone(const Case& original, const Contract& contract) {
   });
 }
 
+// What can hide keys or rows, and how a case comes to have it.
+struct Hiding {
+  Feature feature;
+  Case (*ensure)(Case, const Contract&);
+};
+
+template <Case (*kEnsure)(Case)>
+Case Ensured(Case c, const Contract&) {
+  return kEnsure(std::move(c));
+}
+
+constexpr size_t kKindsOfACase = 3;
+constexpr Hiding kHidings[] = {{Feature::kCausal, EnsureCausal},
+                               {Feature::kWindow, EnsureWindow},
+                               {Feature::kKeyLengths, EnsureLengths},
+                               {Feature::kQueryLengths, Ensured<EnsureQueryLengths>},
+                               {Feature::kPrefixLengths, EnsurePrefix},
+                               {Feature::kDocuments, Ensured<EnsureDocuments>},
+                               {Feature::kBlockMask, Ensured<EnsureBlockMask>},
+                               {Feature::kMask, Ensured<EnsureMask>},
+                               {Feature::kBias, Ensured<EnsureBias>}};
+
+// As many queries as keys, where a mask that is read the other way round stays inside itself.
+Case Square(Case c) {
+  const std::vector<int64_t> both = IndexRange(0, std::min(c.problem.q_len, c.problem.kv_len));
+  return Select(Select(std::move(c), Axis::kQLen, both), Axis::kKvLen, both);
+}
+
+// A backward pass has loops of its own and reads each mask once more: some kinds of mask, each alone.
+Derived OneKindOfMask(const Case& original, const Contract& contract) {
+  return FromGradients(original, contract, [&](const Case& c) {
+    const Contract backward = BackwardContract(contract);
+    std::vector<Hiding> offered;
+    for (const Hiding& hiding : kHidings)
+      if (backward.Has(hiding.feature)) offered.push_back(hiding);
+    if (offered.empty()) return NotApplicable("backward calls carry no mask");
+    Draw draw = DrawFor(c, 0x41D);
+    Case open = WithoutHiding(WithoutScoreFeatures(c));
+    open.storage = {};
+    if (draw.Percent(60)) open = Square(std::move(open));
+    std::vector<Case> cases;
+    for (size_t n = std::min(kKindsOfACase, offered.size()); n > 0; --n) {
+      const auto at = static_cast<size_t>(draw.Below(std::ssize(offered)));
+      cases.push_back(offered[at].ensure(open, backward));
+      offered.erase(offered.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    return Of(std::move(cases));
+  });
+}
+
 Verdict JudgeReference(const Evidence& evidence) {
-  return MatchesGradient(evidence, 0, "it does not match the reference's gradient");
+  constexpr std::string_view kWhy = "it does not match the reference's gradient";
+  Verdict verdict = MatchesGradient(evidence, 0, kWhy);
+  for (size_t n = 1; n < evidence.cases.size(); ++n) {
+    verdict = Worst(std::move(verdict), MatchesGradient(evidence, n, kWhy));
+  }
+  return verdict;
 }
 
 // --- Hidden keys ---
@@ -122,7 +122,7 @@ bool HasUnseenKey(const Problem& p) {
 }
 
 bool IsUnseen(const Problem& p, const GradientOutput& output, const GradientIndex& at) {
-  return output.is_by_key && !IsSeen(p, at[0], at[1], at[2]);
+  return IsOfKey(output) && !IsSeen(p, at[0], at[1], at[2]);
 }
 
 Derived WithSomeUnseen(const Case& original, const Contract& contract) {
@@ -216,9 +216,18 @@ Derived OneRowsDout(const Case& original, const Contract& contract) {
 // Whether the row has no part in an element of the gradients.
 bool IsApart(const Problem& p, const Row& row, const GradientOutput& output,
              const GradientIndex& at) {
-  if (IsDq(output)) return Row{at[0], at[1], at[2]} != row;
-  const bool is_its_head = at[0] == row.batch && at[1] == row.head / p.heads_per_kv_head();
-  return !is_its_head || !Visible(p, row, at[2]);
+  const auto hides = [&](int64_t key) { return !Visible(p, row, key); };
+  switch (output.by) {
+    case GradientBy::kRow:
+      return Row{at[0], at[1], at[2]} != row;
+    case GradientBy::kKey:
+      return at[0] != row.batch || at[1] != row.head / p.heads_per_kv_head() || hides(at[2]);
+    case GradientBy::kBias:
+      return !HasBiasElement(p, at, row, std::nullopt) || (p.bias->shape[3] != 1 && hides(at[3]));
+    case GradientBy::kSink:
+      return at[1] != row.head;
+  }
+  return false;
 }
 
 Verdict JudgeOneRow(const Evidence& evidence) {
@@ -256,7 +265,7 @@ Derived WithBlindRow(const Case& original, const Contract& contract) {
 }
 
 bool IsBlind(const Problem& p, const GradientOutput& output, const GradientIndex& at) {
-  return IsDq(output) && SeesNoKey(p, {at[0], at[1], at[2]});
+  return output.by == GradientBy::kRow && SeesNoKey(p, {at[0], at[1], at[2]});
 }
 
 Verdict JudgeBlindRow(const Evidence& evidence) {
@@ -338,8 +347,8 @@ Verdict JudgeSums(const Evidence& evidence) {
     return array.At(at[0], head, at[2], at[3]);
   };
   Verdict verdict;
-  ForEachGradient(p, [&](const GradientOutput& output, const GradientIndex& at) {
-    if (IsDq(output)) return true;
+  ForEachGradient(evidence, 0, [&](const GradientOutput& output, const GradientIndex& at) {
+    if (!IsOfKey(output)) return true;
     double sum = 0;
     double bound = at_head(evidence.oracle.GradientBoundOf(0).*output.due, at, at[1]);
     for (int64_t h = at[1] * ratio; h < (at[1] + 1) * ratio; ++h) {
@@ -374,7 +383,8 @@ Verdict JudgePadding(const Evidence& evidence) {
   GradientRelation relation;
   relation.exact = evidence.contract.Promises(Invariance::kKvLen);
   relation.filter = [=](const GradientOutput& output, const GradientIndex& at) {
-    return IsDq(output) || at[2] < kept;
+    if (output.by == GradientBy::kBias) return at[3] < kept;
+    return !IsOfKey(output) || at[2] < kept;
   };
   return SameGradient(evidence, 0, 1, "cutting off padded keys changed a gradient", relation);
 }
@@ -422,9 +432,12 @@ Verdict JudgeNoFault(const Evidence& evidence) {
   return Pass(2 * p.batch * (p.q_heads * p.q_len + p.kv_heads * p.kv_len));
 }
 
-constexpr std::array<Property, 13> kProperties = {{
-    {"gradients.match_the_reference", "dq, dk and dv lie within the derived bound of the gradients",
+constexpr std::array<Property, 16> kProperties = {{
+    {"gradients.match_the_reference", "every gradient lies within its derived bound",
      Exactness::kBound, Rung::kWithinBound, "backward", NeedsBackward, Alone, JudgeReference},
+    {"gradients.of_each_mask_match_the_reference",
+     "with one kind of mask alone every gradient lies within its derived bound", Exactness::kBound,
+     Rung::kMaskCorrect, "backward", NeedsBackward, OneKindOfMask, JudgeReference},
     {"gradients.a_key_that_no_row_sees_gets_zero", "dk and dv of a key hidden from all rows are 0",
      Exactness::kExact, Rung::kHiddenMeansHidden, "backward", NeedsBackward, WithSomeUnseen,
      JudgeUnseen},
@@ -452,6 +465,14 @@ constexpr std::array<Property, 13> kProperties = {{
      "dk and dv of a shared kv head are the sums of those with a copy for each query head",
      Exactness::kBound, Rung::kWithinBound, "backward with gqa", OfBackward<Needs<Feature::kGqa>>,
      SharedAndRepeated, JudgeSums},
+    {"gradients.a_shared_bias_sums_what_shares_it",
+     "dbias of a bias that broadcasts is the sum of that with the bias spelled out",
+     Exactness::kBound, Rung::kWithinBound, "backward with dbias and broadcast masks",
+     OfBackward<NeedsSharedBiasGradient>, SharedAndSpeltOut, JudgeSharedBias},
+    {"gradients.a_shift_of_every_score_has_none",
+     "dbias over all keys of a row, with dsink over those of a head, sums to 0", Exactness::kBound,
+     Rung::kWithinBound, "backward with dbias", OfBackward<Needs<Feature::kBiasGradient>>,
+     WithABiasOfEachPair, JudgeShift},
     {"gradients.removing_padded_keys_changes_nothing",
      "cutting off keys that are padding in every item changes no gradient of the others",
      Exactness::kBound, Rung::kHiddenMeansHidden, "backward with key_lengths or a mask",
@@ -460,7 +481,7 @@ constexpr std::array<Property, 13> kProperties = {{
      Exactness::kBitwise, Rung::kDeterministic, "backward", NeedsBackward, WithACallBetween,
      JudgeRerun},
     {"gradients.stay_within_their_memory",
-     "the backward pass writes all of dq, dk and dv and nothing else, out and lse included",
+     "the backward pass writes all of its gradients and nothing else, out and lse included",
      Exactness::kExact, Rung::kMemorySafe, "backward", NeedsBackward, AtBothEnds, JudgeNoFault},
     {"gradients.threads_change_no_bit",
      "kernels created with 1 and 3 threads give the same gradients", Exactness::kBitwise,

@@ -55,6 +55,26 @@ Derived ContiguousAndStrided(const Case& original, const Contract& contract) {
   return Of({plain, one, all});
 }
 
+std::string NeedsFarStrides(const Contract& c) {
+  if (c.strides == Strides::kDense) return "the contract takes no strides";
+  return c.far_strides ? "" : "the contract takes no far strides";
+}
+
+// All tensors near, and as the contract's far layouts have them.
+Derived NearAndFar(const Case& original, const Contract& contract) {
+  const std::vector<Layout> offered = OfferedLayouts(contract);
+  const Layout near = offered.front();
+  Case plain = AsLiteral(original);
+  plain.layouts = {near, near, near, near};
+  std::vector<Case> cases = {plain};
+  for (const Layout layout : offered) {
+    if (!IsFar(layout)) continue;
+    cases.push_back(plain);
+    cases.back().layouts = {layout, layout, layout, layout};
+  }
+  return Of(cases);
+}
+
 std::string NeedsAnyStrides(const Contract& c) {
   return c.strides == Strides::kAny ? "" : "the contract takes no stride of zero";
 }
@@ -84,6 +104,16 @@ Verdict JudgeStrides(const Evidence& evidence) {
                SameResult(evidence, 0, 2, kWhy, options));
 }
 
+Verdict JudgeFar(const Evidence& evidence) {
+  RelationOptions options;
+  options.exact = evidence.contract.Promises(Invariance::kLayout);
+  constexpr std::string_view kWhy = "the result depends on how far apart the tensors' elements lie";
+  Verdict verdict = SameResult(evidence, 0, 1, kWhy, options);
+  if (evidence.cases.size() > 2)
+    verdict = Worst(verdict, SameResult(evidence, 0, 2, kWhy, options));
+  return verdict;
+}
+
 std::string NeedsZeroSizes(const Contract& c) {
   return c.Has(Feature::kZeroSizes) ? "" : "the contract offers no sizes of zero";
 }
@@ -104,13 +134,16 @@ Verdict JudgeZeroSize(const Evidence& evidence) {
   return MatchesReference(evidence, 0, "a size is zero");
 }
 
-constexpr std::array<Property, 4> kProperties = {{
+constexpr std::array<Property, 5> kProperties = {{
     {"memory.stays_inside_its_tensors",
      "inputs untouched, every output element written, nothing beside them read or written",
      Exactness::kExact, Rung::kMemorySafe, "nothing", AlwaysSupported, AtBothEnds, JudgeNoFault},
     {"memory.strides_do_not_matter",
      "strided, permuted and gapped tensors give what contiguous ones give", Exactness::kBitwise,
      Rung::kWithinBound, "more than one layout", NeedsStrides, ContiguousAndStrided, JudgeStrides},
+    {"memory.far_strides_do_not_matter",
+     "heads, and positions, that lie more than 2^31 elements apart give what near ones give",
+     Exactness::kBitwise, Rung::kMemorySafe, "far_strides", NeedsFarStrides, NearAndFar, JudgeFar},
     {"memory.heads_may_share_an_address",
      "K and V with a head stride of zero give what copies for each head give", Exactness::kBitwise,
      Rung::kWithinBound, "strides any", NeedsAnyStrides, RepeatedAndSharedHeads, JudgeShared},

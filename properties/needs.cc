@@ -58,6 +58,10 @@ std::string_view WordsFor(Feature feature) {
       return "ring";
     case Feature::kPacked:
       return "packed sequences";
+    case Feature::kBiasGradient:
+      return "gradient of the bias";
+    case Feature::kSinkGradient:
+      return "gradient of the sinks";
   }
   return "such feature";
 }

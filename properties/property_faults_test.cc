@@ -274,6 +274,10 @@ void SharedIsFirstHead(const Case& c, Taken& t) {
   if (c.layouts.v == Layout::kSharedHead) Set(t.inputs.v, 0);
 }
 
+void ForgetFarValues(const Case& c, Taken& t) {
+  if (IsFar(c.layouts.v)) Set(t.inputs.v, 0);
+}
+
 void ForgetValueScale(const Case& c, Taken& t) {
   if (!c.problem.fp8) return;
   for (double& x : t.inputs.v.values) x /= c.problem.fp8->v_scale;
@@ -399,6 +403,7 @@ constexpr Fault kFaults[] = {
     {"fp8.equals_the_same_values_wide", ForgetValueScale, nullptr},
     {"fp8.scales_of_q_and_k_multiply", ForgetQueryScale, nullptr},
     {"memory.heads_may_share_an_address", SharedIsFirstHead, nullptr},
+    {"memory.far_strides_do_not_matter", ForgetFarValues, nullptr},
     {"determinism.the_thread_count_does_not_matter", nullptr, nullptr, HalveWithSevenThreads},
     {"determinism.concurrent_calls_give_what_each_gives_alone", nullptr, nullptr, HalveAtOnce},
 };

@@ -53,7 +53,7 @@ tl::expected<OpenKernel, std::string> Open(const std::string& text) {
   if (!spec) return tl::unexpected(spec.error());
   auto session = KernelSession::Open(*spec);
   if (!session) return tl::unexpected(session.error());
-  auto contract = ParseContract((*session)->identity().contract_json);
+  auto contract = ContractOf((*session)->identity());
   if (!contract) return tl::unexpected(contract.error());
   return OpenKernel{std::move(*session), std::move(*contract)};
 }

@@ -24,13 +24,19 @@ void ClearPaddedRows(const Problem& p, Array& out) {
 }
 
 void StoreGradients(const Problem& p, const Inputs& inputs, const Semantics& semantics,
-                    Outcome& outcome) {
+                    const Contract& contract, Outcome& outcome) {
   if (!p.want_gradients) return;
   const Gradient gradient =
       ComputeGradient(p, inputs, ComputeReference(p, inputs, semantics), semantics);
   outcome.dq = Rounded(gradient.dq, p.dtype);
   outcome.dk = Rounded(gradient.dk, p.dtype);
   outcome.dv = Rounded(gradient.dv, p.dtype);
+  if (contract.HasBackward(Feature::kBiasGradient)) {
+    outcome.dbias = Rounded(gradient.dbias, p.BiasDType());
+  }
+  if (contract.HasBackward(Feature::kSinkGradient)) {
+    outcome.dsink = Rounded(gradient.dsink, p.LseDType());
+  }
 }
 
 template <typename AnyReference>
@@ -68,6 +74,7 @@ Contract WholeSurface() {
                               Feature::kRing, Feature::kPacked}) {
     c.backward->erase(never);
   }
+  c.backward->insert({Feature::kBiasGradient, Feature::kSinkGradient});
   c.padded_query_rows = PaddedQueryRows::kComputed;
   for (const PoisonTensor tensor : {PoisonTensor::kK, PoisonTensor::kV}) {
     for (const PoisonPlace place :
@@ -85,7 +92,7 @@ Outcome ReferenceOf(const Case& c, const Problem& problem, const Inputs& inputs,
     outcome.present_k = inputs.k;
     outcome.present_v = inputs.v;
   }
-  StoreGradients(problem, inputs, semantics, outcome);
+  StoreGradients(problem, inputs, semantics, contract, outcome);
   return outcome;
 }
 
@@ -96,7 +103,7 @@ Outcome FirstReference(const Case& c, const Contract& contract) {
 Outcome SecondReference(const Case& c, const Contract& contract) {
   const SoftcapOrder order = contract.semantics.softcap_order;
   Outcome outcome = Stored(c, contract, ComputeScalarReference(c.problem, Materialise(c), order));
-  StoreGradients(c.problem, Materialise(c), contract.semantics, outcome);
+  StoreGradients(c.problem, Materialise(c), contract.semantics, contract, outcome);
   return outcome;
 }
 

@@ -52,6 +52,8 @@ constexpr RoleName kRoles[] = {
     {ATTEST_ROLE_DQ, "dq", &Arguments::dq},
     {ATTEST_ROLE_DK, "dk", &Arguments::dk},
     {ATTEST_ROLE_DV, "dv", &Arguments::dv},
+    {ATTEST_ROLE_DBIAS, "dbias", &Arguments::dbias},
+    {ATTEST_ROLE_DSINK, "dsink", &Arguments::dsink},
 };
 
 struct OptionName {

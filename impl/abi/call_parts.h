@@ -42,6 +42,7 @@ struct Arguments {
   const DLTensor *out = nullptr, *lse = nullptr, *weights = nullptr, *scores = nullptr;
   const DLTensor *present_k = nullptr, *present_v = nullptr;
   const DLTensor *dout = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  const DLTensor *dbias = nullptr, *dsink = nullptr;
 };
 
 // The options of a call; nullopt = not given. Only their kinds are checked.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "impl/abi/call_parts.h"
 
@@ -223,22 +224,64 @@ Error BindOutputs(const Arguments& arguments, CallView& view) {
   return CheckScoresHaveKeys(view);
 }
 
-// Of a backward call, which has all four and knows no other storage than the plain one.
+// dbias has the very extents of the bias, and dsink stands beside the sinks.
+Error BindOtherGradients(const Arguments& a, CallView& view) {
+  GradientsView& g = *view.gradients;
+  if (a.dbias != nullptr) {
+    if (a.bias == nullptr) return Invalid("dbias is given without bias");
+    Shape4 shape{1, 1, 1, 1};
+    std::copy_n(a.bias->shape, a.bias->ndim, shape.begin());
+    TensorView& dbias = g.dbias.emplace();
+    if (auto error =
+            call_parts::Bind("dbias", *a.dbias, a.bias->ndim, shape, view.bias_dtype, dbias)) {
+      return error;
+    }
+    // Its axes are the last ones of four.
+    std::rotate(dbias.shape.begin(), dbias.shape.begin() + a.bias->ndim, dbias.shape.end());
+    std::rotate(dbias.strides.begin(), dbias.strides.begin() + a.bias->ndim, dbias.strides.end());
+  }
+  if (a.dsink != nullptr && a.sinks == nullptr) return Invalid("dsink is given without sinks");
+  const DType type = view.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return BindOptional("dsink", a.dsink, 1, {view.q_heads, 1, 1, 1}, type, g.dsink);
+}
+
+Error BindPackedGradients(const Arguments& a, CallView& view) {
+  GradientsView& g = *view.gradients;
+  const int64_t rows = view.q.shape[2], keys = view.k.shape[2];
+  const auto bind = [&](const char* name, const DLTensor& tensor, int64_t count, int64_t heads,
+                        int64_t dim, TensorView& target) {
+    return call_parts::BindPacked(name, tensor, count, heads, dim, view.dtype, target);
+  };
+  for (const auto& error : {bind("dout", *a.dout, rows, view.q_heads, view.value_dim, g.dout),
+                            bind("dq", *a.dq, rows, view.q_heads, view.head_dim, g.dq),
+                            bind("dk", *a.dk, keys, view.kv_heads, view.head_dim, g.dk),
+                            bind("dv", *a.dv, keys, view.kv_heads, view.value_dim, g.dv)}) {
+    if (error) return error;
+  }
+  return BindOtherGradients(a, view);
+}
+
+// Of a backward call, which has the first four and knows no other storage than the plain and the packed one.
 Error BindGradients(const Arguments& a, Pass pass, CallView& view) {
   const std::pair<const char*, const DLTensor*> tensors[] = {
-      {"dout", a.dout}, {"dq", a.dq}, {"dk", a.dk}, {"dv", a.dv}};
-  for (const auto& [name, tensor] : tensors) {
+      {"dout", a.dout}, {"dq", a.dq},       {"dk", a.dk},
+      {"dv", a.dv},     {"dbias", a.dbias}, {"dsink", a.dsink}};
+  for (size_t n = 0; n < std::size(tensors); ++n) {
+    const auto& [name, tensor] = tensors[n];
     if (pass == Pass::kForward && tensor != nullptr) {
       return call_parts::Unsupported("{} is not offered in a forward call", name);
     }
-    if (pass == Pass::kBackward && tensor == nullptr) return Invalid("{} is missing", name);
+    const bool may_lack = n >= 4;
+    if (pass == Pass::kBackward && tensor == nullptr && !may_lack) {
+      return Invalid("{} is missing", name);
+    }
   }
   if (pass == Pass::kForward) return std::nullopt;
-  if (view.is_packed() || view.is_paged() || view.storage.past > 0 ||
-      !view.storage.ring_start.empty() || view.fp8) {
-    return call_parts::Unsupported("gradients of packed, paged, ring, past or fp8 keys");
+  if (view.is_paged() || view.storage.past > 0 || !view.storage.ring_start.empty() || view.fp8) {
+    return call_parts::Unsupported("gradients of paged, ring, past or fp8 keys");
   }
   GradientsView& g = view.gradients.emplace();
+  if (view.is_packed()) return BindPackedGradients(a, view);
   const Shape4 k_shape{view.batch, view.kv_heads, view.kv_len, view.head_dim};
   const Shape4 v_shape{view.batch, view.kv_heads, view.kv_len, view.value_dim};
   const Shape4 q_shape{view.batch, view.q_heads, view.q_len, view.head_dim};
@@ -249,7 +292,7 @@ Error BindGradients(const Arguments& a, Pass pass, CallView& view) {
         call_parts::Bind("dv", *a.dv, 4, v_shape, view.dtype, g.dv)}) {
     if (error) return error;
   }
-  return std::nullopt;
+  return BindOtherGradients(a, view);
 }
 
 Error Parse(const attest_call& call, Pass pass, CallView& view) {

@@ -74,11 +74,15 @@ struct StorageView {
   std::vector<int64_t> cu_query, cu_key;      // [batch + 1]; empty: not packed
 };
 
-// What a backward call has beside its forward call. All of dtype; never of packed, paged, ring or past
-// keys, nor of fp8 inputs.
+// What a backward call has beside its forward call. All of dtype; never of paged, ring or past keys, nor of
+// fp8 inputs. Packed where out, q, k and v are: kernels need DoutAt, DqAt, DkAt and DvAt of CallView.
 struct GradientsView {
   TensorView dout;        // [batch, q_heads, q_len, value_dim]
   TensorView dq, dk, dv;  // shaped as q, k and v
+  // Of bias_dtype, with the bias's own extents, those of 1 included: element (0, 0, 0, 0) of such an axis
+  // gathers all that it broadcasts to. nullopt where it is not asked for.
+  std::optional<TensorView> dbias;
+  std::optional<TensorView> dsink;  // [q_heads, 1, 1, 1], double for f64, else float
 };
 
 // The elements of one row of a tensor; `data` is null where the tensor has none.
@@ -162,6 +166,24 @@ struct CallView {
     return RowOf<T>(*lse, b, h, i)[0];
   }
 
+  // Rows of the gradients, likewise; of backward calls alone.
+  template <typename T>
+  RowSpan<const T> DoutAt(int64_t b, int64_t h, int64_t i) const {
+    return RowOf<const T>(gradients->dout, b, h, i);
+  }
+  template <typename T>
+  RowSpan<T> DqAt(int64_t b, int64_t h, int64_t i) const {
+    return RowOf<T>(gradients->dq, b, h, i);
+  }
+  template <typename T>
+  RowSpan<T> DkAt(int64_t b, int64_t kv_head, int64_t j) const {
+    return KeyRowOf<T>(gradients->dk, b, kv_head, j);
+  }
+  template <typename T>
+  RowSpan<T> DvAt(int64_t b, int64_t kv_head, int64_t j) const {
+    return KeyRowOf<T>(gradients->dv, b, kv_head, j);
+  }
+
   bool is_packed() const { return !storage.cu_query.empty(); }
   bool is_paged() const { return storage.page_size != 0; }
   // Rows of batch item `b` that there are: packed sequences hold no padding.
@@ -203,6 +225,12 @@ struct CallView {
     if (!is_packed()) return Span<T>(view, b, h, i);
     return Span<T>(view, 0, h, storage.cu_query[static_cast<size_t>(b)] + i);
   }
+  // Row j of a tensor that is packed as k is, and plain otherwise.
+  template <typename T>
+  RowSpan<T> KeyRowOf(const TensorView& view, int64_t b, int64_t kv_head, int64_t j) const {
+    if (!is_packed()) return Span<T>(view, b, kv_head, j);
+    return Span<T>(view, 0, kv_head, storage.cu_key[static_cast<size_t>(b)] + j);
+  }
   // Row j of k or v.
   template <typename T>
   RowSpan<const T> StoredAt(const TensorView& recent, const TensorView& past, int64_t b,
@@ -223,8 +251,8 @@ struct CallView {
 // this glue does not know is ATTEST_UNSUPPORTED; shapes, types, lengths, storages or pointers that
 // contradict one another are ATTEST_INVALID_ARGUMENT. Packed sequences go with no tensor whose shape
 // has q_len or kv_len; pages with no present, and with no raw or capped scores of keys that no page
-// holds. Gradients belong to backward calls, which have all of dout, dq, dk and dv. The view is valid
-// as long as the call's tensors are.
+// holds. Gradients belong to backward calls, which have all of dout, dq, dk and dv; dbias and dsink may
+// be left out. The view is valid as long as the call's tensors are.
 enum class Pass { kForward, kBackward };
 tl::expected<CallView, CallError> ParseCall(const attest_call& call, Pass pass = Pass::kForward);
 

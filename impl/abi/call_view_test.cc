@@ -80,9 +80,7 @@ TEST_F(CallViewTest, TensorsWithoutElementsNeedNoData) {
 }
 
 TEST_F(CallViewTest, UnknownRolesAndOptionsAreUnsupported) {
-  arguments_.push_back({ATTEST_ROLE_DBIAS, &lengths_.tensor});
-  ExpectUnsupported("tensor role 100");
-  arguments_.back().role = 12345;
+  arguments_.push_back({12345, &lengths_.tensor});
   ExpectUnsupported("tensor role 12345");
   arguments_.pop_back();
   options_.push_back(Float(99, 30));
@@ -270,6 +268,43 @@ TEST_F(CallViewTest, ABiasMayBeF32BesideNarrowTypes) {
   EXPECT_EQ(Parse()->bias_dtype, DType::kF16);
   bias.tensor.dtype = {kDLBfloat, 16, 1};
   ExpectInvalid("bias has the wrong element type");
+}
+
+TEST_F(CallViewTest, GradientsAreOfBackwardCalls) {
+  AddGradients();
+  const auto view = Parse();
+  ASSERT_TRUE(view) << view.error().message;
+  EXPECT_FALSE(view->gradients->dbias || view->gradients->dsink);
+  pass_ = Pass::kForward;
+  ExpectUnsupported("dout is not offered in a forward call");
+  pass_ = Pass::kBackward;
+  arguments_.pop_back();
+  ExpectInvalid("dv is missing");
+}
+
+TEST_F(CallViewTest, TheGradientOfABiasHasItsExtents) {
+  AddGradients();
+  Add(ATTEST_ROLE_DBIAS, kFloat32, {4, 1, 5});
+  ExpectInvalid("dbias is given without bias");
+  Add(ATTEST_ROLE_BIAS, kFloat32, {4, 1, 5});
+  const auto view = Parse();
+  ASSERT_TRUE(view) << view.error().message;
+  EXPECT_EQ(view->gradients->dbias->shape, (Shape4{1, 4, 1, 5}));
+  EXPECT_EQ(view->gradients->dbias->strides[1], 5);
+  EXPECT_EQ(view->gradients->dbias->strides[3], 1);
+  arguments_.pop_back();
+  Add(ATTEST_ROLE_BIAS, kFloat32, {2, 4, 3, 5});
+  ExpectInvalid("dbias has rank 3");
+}
+
+TEST_F(CallViewTest, TheGradientOfSinksStandsBesideThem) {
+  AddGradients();
+  Add(ATTEST_ROLE_DSINK, kFloat32, {4});
+  ExpectInvalid("dsink is given without sinks");
+  Add(ATTEST_ROLE_SINKS, kFloat32, {4});
+  const auto view = Parse();
+  ASSERT_TRUE(view) << view.error().message;
+  EXPECT_EQ(view->gradients->dsink->shape, (Shape4{4, 1, 1, 1}));
 }
 
 TEST_F(CallViewTest, AnOlderCallStructIsInvalid) {

@@ -280,6 +280,8 @@ const Readers& ContractReaders() {
        [](const Json& json, Contract& c) {
          return ReadBool(json, "visible_nan_propagates", c.visible_nan_propagates);
        }},
+      {"far_strides",
+       [](const Json& json, Contract& c) { return ReadBool(json, "far_strides", c.far_strides); }},
       {"concurrent_calls",
        [](const Json& json, Contract& c) {
          return ReadBool(json, "concurrent_calls", c.concurrent_calls);
@@ -336,18 +338,35 @@ Error CheckIdleFeatures(const Contract& c) {
   return std::nullopt;
 }
 
+// Gradients by more than q, k and v: words of backward alone, beside what they are the gradients of.
+Error CheckGradients(const Contract& c) {
+  using enum Feature;
+  for (const auto& [gradient, of] : {std::pair{kBiasGradient, kBias}, {kSinkGradient, kSinks}}) {
+    if (c.Has(gradient)) {
+      return fmt::format("features has {}, which is a word of backward",
+                         WordOf(kFeatures, gradient));
+    }
+    if (!c.HasBackward(gradient) || c.HasBackward(of)) continue;
+    return fmt::format("backward has {}, which says nothing without {}",
+                       WordOf(kFeatures, gradient), WordOf(kFeatures, of));
+  }
+  return std::nullopt;
+}
+
 // A backward call carries what a forward call carries, at most.
 Error CheckBackward(const Contract& c) {
   using enum Feature;
+  if (auto error = CheckGradients(c)) return error;
   if (!c.backward) return std::nullopt;
   if (c.IsAlwaysCausal() && !c.HasBackward(kCausal)) {
     return "causal is always, so backward must have causal";
   }
   for (const Feature feature : *c.backward) {
+    if (feature == kBiasGradient || feature == kSinkGradient) continue;
     if (!c.Has(feature)) {
       return fmt::format("backward has {}, which features lacks", WordOf(kFeatures, feature));
     }
-    for (const Feature never : {kWeights, kPast, kPresent, kPages, kRing, kPacked}) {
+    for (const Feature never : {kWeights, kPast, kPresent, kPages, kRing}) {
       if (feature != never) continue;
       return fmt::format("backward has {}, but no backward call carries it",
                          WordOf(kFeatures, feature));

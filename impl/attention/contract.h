@@ -77,6 +77,9 @@ enum class Feature {
   kPages,    // keys and values in pages, with a table
   kRing,     // keys and values in a ring that starts anywhere
   kPacked,   // sequences packed end to end, with cumulative lengths
+  // Of backward alone: gradients that a backward call gives beside dq, dk and dv.
+  kBiasGradient,
+  kSinkGradient,
 };
 enum class Invariance {  // what leaves the bits of the result alone
   kHiddenValues,
@@ -147,6 +150,8 @@ struct Contract {
   std::optional<std::set<Feature>> backward;
   std::set<TensorLayout> layouts{TensorLayout::kBhsd};
   Strides strides = Strides::kDense;
+  bool far_strides =
+      true;  // with strides: elements of one tensor may lie 2^31 and more elements apart
   int64_t min_alignment = 16;  // bytes, a power of two
   Limits limits;
   std::map<DType, NumericsProfile> numerics = DefaultNumericsOfAll();  // one for each float type

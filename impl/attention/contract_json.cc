@@ -64,6 +64,7 @@ void AddOffers(const Contract& c, Fields& fields) {
   fields.emplace_back("fp8", SetJson(kFp8Formats, c.fp8));
   fields.emplace_back("layouts", SetJson(kLayouts, c.layouts));
   fields.emplace_back("strides", WordJson(kStrides, c.strides));
+  fields.emplace_back("far_strides", c.far_strides);
   fields.emplace_back("min_alignment", c.min_alignment);
   fields.emplace_back("limits.max_batch", c.limits.max_batch);
   fields.emplace_back("limits.max_heads", c.limits.max_heads);

@@ -20,7 +20,7 @@ constexpr char kEverything[] = R"({
     "masking_value": {"add": -10000.5}, "poison_safe": ["k:page", "v:causal"],
     "visible_nan_propagates": true, "features": ["causal", "ring"], "backward": ["causal"], "scores": ["capped"],
     "bits_invariant": ["threads"], "concurrent_calls": true, "dtypes": ["bf16"], "fp8": ["e5m2"], "layouts": ["bshd"],
-    "strides": "last_dim_contiguous", "min_alignment": 64,
+    "strides": "last_dim_contiguous", "far_strides": false, "min_alignment": 64,
     "limits": {"max_batch": 2, "max_heads": 3, "max_q_len": 4, "max_kv_len": 5, "max_head_dim": 6,
                "head_dim_multiple": 7},
     "numerics": {"exp_ulp": 0.3, "f16": {"accumulate": "f16", "scores": "bf16",

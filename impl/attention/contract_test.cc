@@ -45,6 +45,10 @@ TEST(ContractTest, ThereIsABackwardPassWhereTheKeyIsGivenAlone) {
   ASSERT_TRUE(with) << with.error();
   EXPECT_TRUE(with->HasBackward(Feature::kCausal));
   EXPECT_FALSE(with->HasBackward(Feature::kMask));
+  const auto more = ParseContract(R"({"contract": "attest-1", "backward": ["bias", "dbias"]})");
+  ASSERT_TRUE(more) << more.error();
+  EXPECT_TRUE(more->HasBackward(Feature::kBiasGradient));
+  EXPECT_FALSE(more->HasBackward(Feature::kSinkGradient));
 }
 
 TEST(ContractTest, NumericsHoldForEveryTypeOrForOne) {
@@ -180,6 +184,10 @@ TEST(ContractTest, EveryMistakeGetsOneLineThatNamesIt) {
       {R"({"contract": "attest-1", "backward": ["pages"]})", "no backward call carries it"},
       {R"({"contract": "attest-1", "backward": ["causal", "causal"]})",
        R"(backward: "causal" comes twice)"},
+      {R"({"contract": "attest-1", "backward": ["dbias"]})",
+       "backward has dbias, which says nothing without bias"},
+      {R"({"contract": "attest-1", "backward": ["bias", "sinks", "dsink"], "features": ["bias", "sinks", "dsink"]})",
+       "features has dsink, which is a word of backward"},
       {R"({"contract": "attest-1", "causal": "always", "backward": []})",
        "backward must have causal"},
   };

@@ -74,7 +74,9 @@ inline const Words<Feature> kFeatures = {{"causal", Feature::kCausal},
                                          {"present", Feature::kPresent},
                                          {"pages", Feature::kPages},
                                          {"ring", Feature::kRing},
-                                         {"packed", Feature::kPacked}};
+                                         {"packed", Feature::kPacked},
+                                         {"dbias", Feature::kBiasGradient},
+                                         {"dsink", Feature::kSinkGradient}};
 inline const Words<PaddedQueryRows> kPaddedQueryRows = {
     {"zero", PaddedQueryRows::kZero},
     {"computed", PaddedQueryRows::kComputed},

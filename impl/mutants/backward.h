@@ -17,8 +17,8 @@ struct BackwardState {
   std::vector<double> deltas;
 };
 
-// Writes dq, dk and dv of a backward call, which must bring the lse, with `mutation` switched on; one of
-// kind GRAD, or none. The work is split over so many threads (0 counts as 1).
+// Writes all gradients that a backward call asks for, with `mutation` switched on; one of kind GRAD, or
+// none. The call must bring the lse. The work is split over so many threads (0 counts as 1).
 void PlainBackward(const CallView& call, Mutation mutation, int threads, BackwardState& state);
 
 }  // namespace attest

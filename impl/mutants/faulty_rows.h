@@ -1,11 +1,12 @@
 // Rows of q, k and v as numbers, read with a mutation's mistakes: from the wrong head, batch item,
-// page or slot, by the wrong strides. What goes wrong never reads outside the call's tensors. For the
-// kernels of this folder.
+// page or slot, by the wrong strides. What goes wrong never reads outside the call's tensors, but for offsets cut to
+// 32 bits in tensors that are larger. For the kernels of this folder.
 #ifndef ATTEST_MUTANTS_FAULTY_ROWS_H_
 #define ATTEST_MUTANTS_FAULTY_ROWS_H_
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -13,6 +14,13 @@
 #include "impl/mutants/mutants.h"
 
 namespace attest {
+
+// A pointer into a tensor, of whose distance from the first element 32 bits were kept, counted in bytes.
+template <typename T>
+T* CutOffset(T* first, T* pointer) {
+  const auto bytes = static_cast<int32_t>((pointer - first) * static_cast<ptrdiff_t>(sizeof(T)));
+  return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(first) + bytes);
+}
 
 template <typename T>
 class FaultyRows {
@@ -29,9 +37,14 @@ class FaultyRows {
     const Place place = PlaceOf(b, j);
     const int64_t kv_head = KvHeadOf(h);
     if (Is(Mutation::kInnerStrideOne) && !call_.fp8) {
-      const RowSpan<const T> row = call_.KeyAt<T>(place.batch, kv_head, place.key);
-      for (int64_t c = 0; c < call_.head_dim; ++c) target[c] = static_cast<A>(row.data[c]);
-      return;
+      return ReadRow(call_.KeyAt<T>(place.batch, kv_head, place.key).data, 1, call_.head_dim,
+                     target);
+    }
+    if (Is(Mutation::kKeyOffsetIn32Bits) && !call_.fp8 && place.key >= call_.storage.past) {
+      const T* row = call_.KeyAt<T>(place.batch, kv_head, place.key).data;
+      const T* first = static_cast<const T*>(call_.k.data);
+      return ReadRow(first + static_cast<int32_t>(row - first), call_.k.strides[3], call_.head_dim,
+                     target);
     }
     rows_.Key(place.batch, kv_head, place.key, target);
   }
@@ -40,6 +53,12 @@ class FaultyRows {
     const int64_t kv_head = KvHeadOf(h);
     if (Is(Mutation::kValuesReadAsDense) && DenseValue(place.batch, kv_head, place.key, target)) {
       return;
+    }
+    if (Is(Mutation::kPageOffsetIn32Bits) && !call_.fp8 && call_.is_paged()) {
+      const T* row = call_.ValueAt<T>(place.batch, kv_head, place.key).data;
+      const T* first = static_cast<const T*>(call_.v.data);
+      return ReadRow(first + static_cast<uint32_t>(row - first), call_.v.strides[3],
+                     call_.value_dim, target);
     }
     const bool is_first = Is(Mutation::kStridedValuesOfBatch0) && HasBatchGaps(call_.v);
     rows_.Value(is_first ? 0 : place.batch, kv_head, place.key, target);
@@ -53,6 +72,10 @@ class FaultyRows {
   }
 
  private:
+  static void ReadRow(const T* row, int64_t stride, int64_t dim, A* target) {
+    for (int64_t c = 0; c < dim; ++c) target[c] = static_cast<A>(row[c * stride]);
+  }
+
   // Where key j is looked for: in its own place, but for faults of storage.
   struct Place {
     int64_t batch, key;

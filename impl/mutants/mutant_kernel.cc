@@ -57,7 +57,7 @@ class MutantKernel {
       "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
                    "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
                    "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask",
-                   "softcap", "alibi", "sinks", "dropout"])";
+                   "softcap", "alibi", "sinks", "dropout", "packed", "dbias", "dsink"])";
     }
     return contract + "}";
   }

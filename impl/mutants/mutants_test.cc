@@ -157,7 +157,7 @@ bool NeedsThreads(Mutation mutation) {
 }
 
 // Whether no random problem has what shows the fault: 64 queries, a head_dim above 64, packed
-// sequences, two calls of the same sizes, values of other families.
+// sequences, two calls of the same sizes, values of other families, tensors of more than 2^31 elements.
 bool NeedsItsOwnProblem(Mutation mutation) {
   static const std::set<Mutation> kOwn = {
       Mutation::kSoftcapTailAttended,   Mutation::kOneQueryNotCausal,
@@ -168,7 +168,9 @@ bool NeedsItsOwnProblem(Mutation mutation) {
       Mutation::kPackedSingleQuery,     Mutation::kScaleOfLastCall,
       Mutation::kLengthsOfLastCall,     Mutation::kFirstCallDiffers,
       Mutation::kPrefixOfOneAtLeast,    Mutation::kScoresClamped,
-      Mutation::kMaskBesideBiasRefused, Mutation::kProductsInF16};
+      Mutation::kMaskBesideBiasRefused, Mutation::kProductsInF16,
+      Mutation::kKeyOffsetIn32Bits,     Mutation::kPageOffsetIn32Bits,
+      Mutation::kOutOffsetIn32Bits};
   return kOwn.contains(mutation);
 }
 

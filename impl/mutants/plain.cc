@@ -218,7 +218,9 @@ class PlainRun {
 
   void WriteOut(int64_t h, int64_t i) const {
     const A divisor = Is(Mutation::kNotNormalised) && call_.kv_len <= kTile ? A{1} : weight_;
-    const RowSpan<T> out = call_.OutAt<T>(b_, h, i);
+    RowSpan<T> out = call_.OutAt<T>(b_, h, i);
+    if (Is(Mutation::kOutOffsetIn32Bits))
+      out.data = CutOffset(static_cast<T*>(call_.out.data), out.data);
     const bool is_short = Is(Mutation::kValueLanesByHeadDim);
     const int64_t lanes = is_short ? std::min(call_.value_dim, call_.head_dim) : call_.value_dim;
     for (int64_t c = 0; c < lanes; ++c) {

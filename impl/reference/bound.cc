@@ -1,6 +1,7 @@
 #include "impl/reference/bound.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -55,6 +56,24 @@ class SpareNumbers {
 SpareNumbers& TheSpareNumbers() {
   thread_local SpareNumbers spare;
   return spare;
+}
+
+// The row that this thread measured last, for whichever bound.
+struct LastMeasured {
+  uint64_t bound = 0;  // its number; 0 = none yet
+  Row row;
+  Condition condition = Condition::kExact;
+  RowErrors errors;
+};
+
+LastMeasured& TheLastMeasured() {
+  thread_local LastMeasured last;
+  return last;
+}
+
+uint64_t NextNumber() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
 }
 
 }  // namespace
@@ -140,9 +159,8 @@ class ErrorBound::Impl {
     if (!head) {
       const int64_t kv_head = row.head / p_.heads_per_kv_head();
       auto& kv = kv_heads_[static_cast<size_t>(row.batch * p_.kv_heads + kv_head)];
-      if (!kv) kv = std::make_unique<KvFacts>(inputs_, row.batch, kv_head);
-      head = std::make_unique<HeadFacts>(p_, inputs_, reference_, largest_bias_, *kv, row.batch,
-                                         row.head);
+      if (!kv) kv.emplace(inputs_, row.batch, kv_head);
+      head.emplace(p_, inputs_, reference_, largest_bias_, *kv, row.batch, row.head);
     }
     return *head;
   }
@@ -170,13 +188,14 @@ class ErrorBound::Impl {
     Kind& kind = EntryOf(row).kind;
     if (kind != Kind::kUnknown) return kind;
     const double lse = reference_.lse.At(row.batch, row.head, row.query, 0);
-    if (range_.MayOverflow(HeadOf(row), row)) {
+    HeadFacts& head = HeadOf(row);
+    if (range_.MayOverflow(head, row)) {
       kind = Kind::kOverflow;
     } else if (std::isnan(lse) && p_.dropout && !IsEmpty(row)) {
       kind = Kind::kOverflow;  // a weight that is dropped may be skipped, or multiplied by 0
     } else if (std::isnan(lse) || IsEmpty(row)) {
       kind = Kind::kFixed;
-    } else if (range_.HiddenMayOutweigh(HeadOf(row), row)) {
+    } else if (range_.HiddenMayOutweigh(head, row)) {
       kind = Kind::kOverflow;
     } else {
       kind = Kind::kRounded;
@@ -209,11 +228,14 @@ class ErrorBound::Impl {
   }
 
   const RowErrors& Measure(const Row& row, Condition condition) {
-    if (measured_ != std::pair(row, condition)) {
-      MeasureRow(p_, inputs_, reference_, roundings_, HeadOf(row), row, condition, errors_);
-      measured_ = {row, condition};
+    LastMeasured& last = TheLastMeasured();
+    if (last.bound != number_ || last.row != row || last.condition != condition) {
+      MeasureRow(p_, inputs_, reference_, roundings_, HeadOf(row), row, condition, last.errors);
+      last.bound = number_;
+      last.row = row;
+      last.condition = condition;
     }
-    return errors_;
+    return last.errors;
   }
 
   void Compute(Tier tier, const Row& row) {
@@ -290,7 +312,7 @@ class ErrorBound::Impl {
   double DistanceOfOddEnds(const Row& row, int64_t first, int64_t last) {
     if (first > last || !Visible(p_, row, first)) return 0;
     const RowContext context = ContextOf(row);
-    Eigen::ArrayXd from, to;
+    thread_local Eigen::ArrayXd from, to;
     context.LoadValues(first, from);
     context.LoadValues(p_.sinks ? kSinkKey : last, to);
     return (from - to).abs().maxCoeff();
@@ -321,20 +343,21 @@ class ErrorBound::Impl {
   // |v|.
   double ValueRange(const Row& row) {
     const RowContext context = ContextOf(row);
-    std::vector<int64_t>& keys = keys_;
-    ListVisibleKeys(p_, row, keys);
-    if (p_.sinks) keys.push_back(kSinkKey);
+    thread_local Eigen::ArrayXd v, low, high;
+    low.setConstant(p_.value_dim, kInf);
+    high.setConstant(p_.value_dim, -kInf);
+    ListVisibleKeys(p_, row, keys_);
+    if (p_.sinks) keys_.push_back(kSinkKey);
     double range = 0, largest = 0;
-    for (int64_t d = 0; d < p_.value_dim; ++d) {
-      double low = kInf, high = -kInf;
-      for (const int64_t j : keys) {
-        const double v = context.Value(j, d);
-        low = std::min(low, v);
-        high = std::max(high, v);
-        if (!std::isnan(v)) largest = std::max(largest, std::abs(v));
+    for (const int64_t j : keys_) {
+      context.LoadValues(j, v);
+      for (int64_t d = 0; d < p_.value_dim; ++d) {
+        low(d) = std::min(low(d), v(d));
+        high(d) = std::max(high(d), v(d));
+        largest = std::max(largest, std::abs(v(d)));  // a NaN is no maximum
       }
-      range = std::max(range, high - low);
     }
+    for (int64_t d = 0; d < p_.value_dim; ++d) range = std::max(range, high(d) - low(d));
     return range > 0 ? range : largest;
   }
 
@@ -346,12 +369,11 @@ class ErrorBound::Impl {
   const Roundings roundings_;
   const RangeCheck range_;
   const double largest_bias_;
-  std::vector<std::unique_ptr<KvFacts>> kv_heads_;
-  std::vector<std::unique_ptr<HeadFacts>> heads_;
+  std::vector<std::optional<KvFacts>> kv_heads_;
+  std::vector<std::optional<HeadFacts>> heads_;
   std::vector<Entry> rows_;
-  std::vector<int64_t> keys_;  // scratch
-  RowErrors errors_;           // of the row last measured
-  std::pair<Row, Condition> measured_{{-1, -1, -1}, Condition::kExact};
+  std::vector<int64_t> keys_;             // scratch
+  const uint64_t number_ = NextNumber();  // tells bounds apart that lived at one address
 };
 
 double RowFloor::Line(double slope, double offset, double value) const {

@@ -78,7 +78,7 @@ class RowStatistics {
     Lanes value_sum, value_low, value_high;  // w v: likewise
     Lanes moved, by_storing, tilt, lost, variance, rounded, size;
     Groups group_away, group_value, group_lost;
-    Lanes v;  // of the key at hand
+    Lanes scratch;
   };
   void MeasureColumns(Columns& columns) const;
 
@@ -140,8 +140,10 @@ void RowStatistics::MeasureColumns(Columns& c) const {
   const auto groups = static_cast<int64_t>(sum_value_.size());
   c.largest.setZero(dim);
   for (const int64_t j : e_.key) {
-    context_.LoadValues(j, c.v);
-    c.largest = c.largest.max(c.v.abs());
+    const double* values = context_.ValuesOf(j, c.scratch);
+    for (int64_t d = 0; d < dim; ++d) {
+      c.largest.data()[d] = std::max(c.largest.data()[d], std::abs(values[d]));
+    }
   }
   c.unit = (c.largest > 0).select(c.largest, 1.0);
   c.out = context_.OutRow() / c.unit;
@@ -156,9 +158,11 @@ void RowStatistics::MeasureColumns(Columns& c) const {
   c.tilt.setZero(dim);
   for (size_t n = 0; n < e_.key.size(); ++n) AddKey(n, c);
   for (int64_t g = 0; g < groups; ++g) {
-    const auto of = [g](const Groups& sums) { return sums.row(g).transpose().square(); };
-    c.variance += of(c.group_away) * group_variance_[static_cast<size_t>(g)] + of(c.group_lost);
-    c.rounded += of(c.group_value);
+    const double variance = group_variance_[static_cast<size_t>(g)];
+    for (int64_t d = 0; d < dim; ++d) {
+      c.variance.data()[d] += Square(c.group_away(g, d)) * variance + Square(c.group_lost(g, d));
+      c.rounded.data()[d] += Square(c.group_value(g, d));
+    }
   }
 }
 
@@ -169,13 +173,13 @@ void RowStatistics::AddKey(size_t n, Columns& c) const {
   const double independent = independent_[n];
   const bool rounds_either_way = lost != 0 && RoundsEitherWay(n);
   const auto group = static_cast<int64_t>(group_[n]);
-  context_.LoadValues(e_.key[n], c.v);
-  const int64_t dim = c.v.size();
+  const double* values = context_.ValuesOf(e_.key[n], c.scratch);
+  const int64_t dim = c.out.size();
   double* group_away = c.group_away.data() + group * dim;
   double* group_value = c.group_value.data() + group * dim;
   double* group_lost = c.group_lost.data() + group * dim;
   for (int64_t d = 0; d < dim; ++d) {
-    const double out = c.out.data()[d], v = c.v.data()[d] / c.unit.data()[d];
+    const double out = c.out.data()[d], v = values[d] / c.unit.data()[d];
     const double away = w * (v - out), value = w * v, size = std::abs(away);
     Extend(away, c.away_sum.data()[d], c.away_low.data()[d], c.away_high.data()[d]);
     Extend(value, c.value_sum.data()[d], c.value_low.data()[d], c.value_high.data()[d]);
@@ -273,7 +277,7 @@ void ProbableBound(const RowContext& context, const RowErrors& errors, const Row
   const RowStatistics statistics(context, errors, scratch);
   const auto lower = [](double& target, double value) { target = std::min(target, value); };
   double p = 0, deviation = 0, squares = 0;
-  for (const double w : errors.weight) squares += Square(w);
+  for (size_t n = 0; n < errors.key.size(); ++n) squares += Square(errors.weight[n]);
   thread_local RowStatistics::Columns columns;
   statistics.MeasureColumns(columns);
   for (size_t d = 0; d < worst.out.size(); ++d) {

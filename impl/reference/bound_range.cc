@@ -110,7 +110,8 @@ bool RangeCheck::QueryMayOverflow(const Row& row) const {
 }
 
 bool RangeCheck::VisibleMayOverflow(HeadFacts& head, const Row& row) const {
-  const std::vector<int64_t> keys = VisibleKeys(p_, row);
+  thread_local std::vector<int64_t> keys;
+  ListVisibleKeys(p_, row, keys);
   for (const int64_t j : keys) {
     if (ScoreMayOverflow(head, row, j)) return true;
     // A kernel may skip a weight that is dropped, or multiply by its 0.

@@ -31,12 +31,6 @@ constexpr double kLog2E = 1.4426950408889634;
 
 }  // namespace
 
-double Gamma(double n, double u) {
-  const double x = n * u;
-  if (x < 0.01) return x * (1 + 1.02 * x);  // not below x / (1 - x), and no division
-  return x < 1 ? x / (1 - x) : std::numeric_limits<double>::infinity();
-}
-
 Roundings::Roundings(const Problem& p, const NumericsProfile& profile) {
   const FormatTraits sum = TraitsOf(profile.accumulate);
   u = AccumulationRoundoff(profile);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "impl/attention/contract.h"
 #include "impl/attention/problem.h"
@@ -106,7 +107,11 @@ inline double HalfUlp(double roundoff, double lost, double size) {
 }
 
 // n u / (1 - n u); infinite where the sum may have no correct digit.
-double Gamma(double n, double u);
+inline double Gamma(double n, double u) {
+  const double x = n * u;
+  if (x < 0.01) return x * (1 + 1.02 * x);  // not below x / (1 - x), and no division
+  return x < 1 ? x / (1 - x) : std::numeric_limits<double>::infinity();
+}
 
 }  // namespace attest
 

@@ -24,19 +24,21 @@ class RescaleCounter {
   void Count(size_t n, const std::vector<double>& scores, const std::vector<double>& errors, At at,
              std::vector<double>& counts) {
     change_.assign(n + 1, 0.0);
-    stack_.clear();  // keys whose certain lower ends fall from bottom to top
+    if (stack_.size() < n) stack_.resize(n);
+    Entry* const stack = stack_.data();  // keys whose certain lower ends fall from bottom to top
+    Entry* top = stack;
     for (size_t i = 0; i < n; ++i) {
       const double high = scores[at(i)] + errors[at(i)];
       const double low = scores[at(i)] - errors[at(i)];
-      const auto below = std::partition_point(
-          stack_.begin(), stack_.end(), [&](const Entry& entry) { return entry.low >= high; });
-      const size_t first = below == stack_.begin() ? 0 : (below - 1)->index + 1;
+      const Entry* const below =
+          std::partition_point(stack, top, [&](const Entry& entry) { return entry.low >= high; });
+      const size_t first = below == stack ? 0 : (below - 1)->index + 1;
       if (first < i) {  // keys first .. i-1 can be rescaled by i
         change_[first] += 1;
         change_[i] -= 1;
       }
-      while (!stack_.empty() && stack_.back().low <= low) stack_.pop_back();
-      stack_.push_back({low, i});
+      while (top != stack && (top - 1)->low <= low) --top;
+      *top++ = {low, i};
     }
     double sum = 0;
     for (size_t j = 0; j < n; ++j) {
@@ -51,7 +53,7 @@ class RescaleCounter {
     size_t index;
   };
   std::vector<double> change_;
-  std::vector<Entry> stack_;
+  std::vector<Entry> stack_;  // storage for as many as there ever were keys
 };
 
 void CountRescales(RowErrors& row) {
@@ -94,6 +96,7 @@ void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& refe
   const size_t first = reference.scores.Index(row.batch, row.head, row.query, 0);
   const double* scores = reference.scores.values.data() + first;
   const double* weights = reference.weights.values.data() + first;
+  double max = -kInf;
   for (size_t n = 0; n < e.visible; ++n) {
     const int64_t j = e.key[n];
     const double s = scores[j];
@@ -104,10 +107,12 @@ void MeasureScores(const Problem& p, const Inputs& inputs, const Reference& refe
     e.score[n] = s;
     e.weight[n] = weights[j];
     e.condition[n] = a;
-    e.biased_score_error[n] = errors.Biased(j, s, a) + r.CapError(a) + r.alibi_tilt * alibi;
-    e.score_error[n] = errors.Summed(a) + e.biased_score_error[n];
-    e.max = std::max(e.max, s);
+    const double biased = errors.Biased(j, s, a) + r.CapError(a) + r.alibi_tilt * alibi;
+    e.biased_score_error[n] = biased;
+    e.score_error[n] = errors.Summed(a) + biased;
+    max = std::max(max, s);
   }
+  e.max = max;
   if (p.sinks) AppendSink(p, r, row, e);
 }
 
@@ -127,33 +132,44 @@ double Shrink(double eta) {
   return eta <= kSmallEta ? eta : std::max(kSmallEta, -std::expm1(-eta));
 }
 
-// Fills eta and all that follows from it.
+// Fills eta and all that follows from it. What is added up key by key is so in locals: in `e` each step would wait
+// for the store of the one before.
 void MeasureWeights(const Roundings& r, RowErrors& e) {
   const double depth = r.Depth(e.keys) + kSumRoundings + r.input_roundings;
-  double sum_phi = 0;
+  const double max = e.max, size_of_max = std::abs(max), by_keys = kLogRoundings * e.log_keys;
+  double max_eta = 0, max_phi = 0, max_rescales = 0;
+  double sum_grow = 0, shrink = 0, tiny_lost = 0, sum_lost = 0, sum_phi = 0;
   for (size_t n = 0; n < e.key.size(); ++n) {
-    const double s = e.score[n], w = e.weight[n];
+    const double s = e.score[n], w = e.weight[n], rescales = e.rescales[n];
     const double eta = e.score_error[n] +
-                       r.u * (kShiftRoundings * std::max(std::abs(s), std::abs(e.max)) +
-                              kLogRoundings * e.log_keys + kRescaleRoundings * (e.max - s)) +
-                       (kPlainExps + e.rescales[n]) * r.exp_error;
-    const double grow = Grow(eta);
+                       r.u * (kShiftRoundings * std::max(std::abs(s), size_of_max) + by_keys +
+                              kRescaleRoundings * (max - s)) +
+                       (kPlainExps + rescales) * r.exp_error;
+    const double grow = Grow(eta), phi = Gamma(depth + rescales, r.u);
+    const double lost = LostWeight(r, w * (1 + grow), w * (1 - grow));
+    const double kept_lost = lost < kTiny ? 0 : lost;
     e.eta[n] = eta;
     e.grow[n] = grow;
-    e.phi[n] = Gamma(depth + e.rescales[n], r.u);
-    e.max_eta = std::max(e.max_eta, eta);
-    e.max_phi = std::max(e.max_phi, e.phi[n]);
-    e.max_rescales = std::max(e.max_rescales, e.rescales[n]);
-    e.sum_grow += w * grow;
-    e.shrink += w * Shrink(eta);
-    const double lost = LostWeight(r, w * (1 + grow), w * (1 - grow));
-    e.lost[n] = lost < kTiny ? 0 : lost;
-    e.tiny_lost += lost - e.lost[n];
-    e.sum_lost += lost;
-    sum_phi += w * (1 + grow) * e.phi[n];
+    e.phi[n] = phi;
+    e.lost[n] = kept_lost;
+    max_eta = std::max(max_eta, eta);
+    max_phi = std::max(max_phi, phi);
+    max_rescales = std::max(max_rescales, rescales);
+    sum_grow += w * grow;
+    shrink += w * Shrink(eta);
+    tiny_lost += lost - kept_lost;
+    sum_lost += lost;
+    sum_phi += w * (1 + grow) * phi;
   }
-  e.saturated = !(e.max_eta <= kSaturated);
-  e.theta = e.saturated ? e.max_phi : std::min(sum_phi / e.least_sum(), e.max_phi);
+  e.max_eta = max_eta;
+  e.max_phi = max_phi;
+  e.max_rescales = max_rescales;
+  e.sum_grow = sum_grow;
+  e.shrink = shrink;
+  e.tiny_lost = tiny_lost;
+  e.sum_lost = sum_lost;
+  e.saturated = !(max_eta <= kSaturated);
+  e.theta = e.saturated ? max_phi : std::min(sum_phi / e.least_sum(), max_phi);
 }
 
 }  // namespace
@@ -250,8 +266,13 @@ const Eigen::RowVectorXd& HeadFacts::AbsProducts(int64_t query) {
   if (abs_products_of_ == query) return abs_products_;
   abs_products_of_ = query;
   abs_products_.setZero(kv.k.rows());
-  if (q_.cols() > 0)
-    abs_products_.noalias() = q_.row(query).cwiseAbs() * kv.k.cwiseAbs().transpose();
+  if (q_.cols() == 0) return abs_products_;
+  thread_local Eigen::RowVectorXd abs_query;
+  abs_query = q_.row(query).cwiseAbs();
+  // Key by key: as one product it would take the same steps, and memory for its parts.
+  for (int64_t j = 0; j < kv.k.rows(); ++j) {
+    abs_products_(j) = kv.k.row(j).cwiseAbs().cwiseProduct(abs_query).sum();
+  }
   return abs_products_;
 }
 
@@ -343,16 +364,13 @@ void MeasureRow(const Problem& p, const Inputs& inputs, const Reference& referen
   for (std::vector<double>* column :
        {&e.weight, &e.score, &e.condition, &e.biased_score_error, &e.score_error, &e.rescales,
         &e.eta, &e.grow, &e.phi, &e.lost}) {
-    column->resize(n);
+    if (column->size() < n) column->resize(n);
   }
   e.keys = static_cast<double>(n);
   e.log_keys = std::log(e.keys);
   e.underflow_out = (4 * e.keys + 32) * r.value_underflow;
   e.underflow_weight = (e.keys + 4) * r.tau;
-  e.max = -kInf;
   e.lse = reference.lse.At(row.batch, row.head, row.query, 0);
-  e.max_rescales = e.max_eta = e.max_phi = e.sum_grow = e.shrink = 0;
-  e.sum_lost = e.tiny_lost = 0;
   MeasureScores(p, inputs, reference, r, head, row, condition, e);
   CountRescales(e);
   MeasureWeights(r, e);

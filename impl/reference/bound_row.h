@@ -141,11 +141,12 @@ class ScoreErrors {
 constexpr int64_t kSinkKey = -1;
 
 struct RowErrors {
-  double keys = 0;             // n
-  size_t visible = 0;          // how many of them are keys: all but the sink
-  std::vector<int64_t> key;    // visible keys in order, then the sink; all below are indexed alike
-  std::vector<double> weight;  // w, of the reference
-  std::vector<double> score;   // s
+  double keys = 0;           // n
+  size_t visible = 0;        // how many of them are keys: all but the sink
+  std::vector<int64_t> key;  // visible keys in order, then the sink
+  // Indexed alike; no shorter, and longer where an earlier row was.
+  std::vector<double> weight;              // w, of the reference
+  std::vector<double> score;               // s
   std::vector<double> condition;           // a: scale |q||k| + |bias| + |ALiBi|
   std::vector<double> biased_score_error;  // part of a score's error that is no sum of roundings
   std::vector<double> score_error;         // E

@@ -40,6 +40,12 @@ struct RowContext {
                                               problem.value_dim);
     if (problem.dropout) values *= Kept(key);
   }
+  // The same, in place where they stand as they are, else in `scratch`.
+  const double* ValuesOf(int64_t key, Eigen::ArrayXd& scratch) const {
+    if (key != kSinkKey && !problem.dropout) return head.kv.v.data() + key * problem.value_dim;
+    LoadValues(key, scratch);
+    return scratch.data();
+  }
   Eigen::Map<const Eigen::ArrayXd> OutRow() const {
     return {reference.out.values.data() + reference.out.Index(row.batch, row.head, row.query, 0),
             problem.value_dim};

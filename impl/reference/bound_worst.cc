@@ -28,15 +28,17 @@ struct Column {
   double size = 0;     // sum of w |v|
 };
 
-// What the row's sums are wrong by, as far as outputs see it.
-struct SumErrors {
-  double theta = 0;    // relative, of the sum of weights
-  double by_logs = 0;  // of ln of that sum, by the errors of its terms
-  double lost = 0;     // of the weights, by underflow
+// What the row's sums are, and are wrong by, as far as outputs see it.
+struct RowSums {
+  double max = 0, log_keys = 0;
+  double theta = 0;          // relative, of the sum of weights
+  double by_logs = 0;        // of ln of that sum, by the errors of its terms
+  double lost = 0;           // of the weights, by underflow
+  double underflow_out = 0;  // of the output, absolute
 };
 
-SumErrors SumErrorsOf(const RowErrors& e) {
-  return {e.theta, e.LogSumError(), e.sum_lost};
+RowSums SumsOf(const RowErrors& e) {
+  return {e.max, e.log_keys, e.theta, e.LogSumError(), e.sum_lost, e.underflow_out};
 }
 
 // A bound whose formula left the range of double says nothing; it never demands exactness.
@@ -45,7 +47,7 @@ double Known(double bound) {
 }
 
 // B of BOUND.md, section 5, from a column's parts.
-double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, const Column& c) {
+double OutBound(const Roundings& r, const RowSums& sums, const Column& c) {
   if (!(sums.theta < 1)) return kInf;
   const double o = std::abs(c.out);
   const double numerator =
@@ -53,13 +55,13 @@ double OutBound(const Roundings& r, const RowErrors& e, const SumErrors& sums, c
   const double mean = c.common + (numerator + (o + c.common) * sums.theta) / (1 - sums.theta);
   const double merged =
       mean + kDivideRoundings * r.u * (o + mean) +
-      r.u * (kMergeRoundings * (std::abs(e.max) + 1) + kMergeLogRoundings * e.log_keys) * o +
-      e.underflow_out;
+      r.u * (kMergeRoundings * (std::abs(sums.max) + 1) + kMergeLogRoundings * sums.log_keys) * o +
+      sums.underflow_out;
   const double stored = merged + r.StoreError(o + merged) + r.tau;
   return Known(stored * kRoundOff + r.ReferenceError(c.out, c.size));
 }
 
-double LseBound(const Roundings& r, const RowErrors& e, const SumErrors& sums) {
+double LseBound(const Roundings& r, const RowErrors& e, const RowSums& sums) {
   if (!(sums.theta < 1)) return kInf;
   const double rounded = r.rounded_lse ? r.u_weight + sums.lost : 0;
   const double size = std::abs(e.lse);
@@ -155,11 +157,11 @@ bool IsWide(const RowErrors& e) {
 struct Columns {
   using Lanes = Eigen::ArrayXd;
   Lanes out, common, summed, rounded, lost, size, distance, largest;
-  Lanes v;  // of the key at hand
+  Lanes scratch;
 
   void Measure(const RowContext& context, const RowErrors& e);
-  // Adds the n-th key, whose values are loaded.
-  void AddKey(const RowErrors& e, size_t n);
+  // Adds the n-th key, of these values.
+  void AddKey(const RowErrors& e, size_t n, const double* value);
 
   // Column `d`, each sum over `z`, the least sum of weights, and held against what no column can
   // exceed.
@@ -173,17 +175,16 @@ void Columns::Measure(const RowContext& context, const RowErrors& e) {
     lanes->setZero(dim);
   }
   for (size_t n = 0; n < e.key.size(); ++n) {
-    context.LoadValues(e.key[n], v);
-    AddKey(e, n);
+    AddKey(e, n, context.ValuesOf(e.key[n], scratch));
   }
 }
 
 // One loop, not one an array: the lanes are few, and ten loops would cost more than what is in them.
-void Columns::AddKey(const RowErrors& e, size_t n) {
+void Columns::AddKey(const RowErrors& e, size_t n, const double* value) {
   const double w = e.weight[n], grow = w * e.grow[n], high = w * (1 + e.grow[n]);
   const double high_phi = high * e.phi[n], lost_weight = e.lost[n];
-  const double *value = v.data(), *mean = out.data();
-  for (int64_t d = 0; d < v.size(); ++d) {
+  const double* mean = out.data();
+  for (int64_t d = 0; d < out.size(); ++d) {
     const double absolute = std::abs(value[d]), away = std::abs(value[d] - mean[d]);
     const double either = std::max(absolute, away);
     common.data()[d] += grow * away;
@@ -216,7 +217,7 @@ Column Columns::At(const RowContext& context, const RowErrors& e, int64_t d, dou
 }  // namespace
 
 void WorstBound(const RowContext& context, const RowErrors& errors, RowNumbers& bound) {
-  const SumErrors sums = SumErrorsOf(errors);
+  const RowSums sums = SumsOf(errors);
   bound.lse = LseBound(context.roundings, errors, sums);
   SetWeightBounds(context, errors, bound.weights);
   const bool wide = IsWide(errors);
@@ -229,8 +230,7 @@ void WorstBound(const RowContext& context, const RowErrors& errors, RowNumbers& 
     // A visible NaN in V: the bound stays 0.
     const bool due = !std::isnan(columns.out(d));
     bound.out.push_back(
-        due ? OutBound(context.roundings, errors, sums, columns.At(context, errors, d, z, wide))
-            : 0);
+        due ? OutBound(context.roundings, sums, columns.At(context, errors, d, z, wide)) : 0);
   }
 }
 
@@ -238,7 +238,7 @@ void WorstBound(const RowContext& context, const RowErrors& errors, RowNumbers& 
 // of the column's second moments: sum w (v - o)^2 = sum w v^2 - o^2, and max(|v|, |v - o|)^2 is at
 // most the sum of both squares.
 void CheapBound(const RowContext& context, const RowErrors& e, RowNumbers& bound) {
-  const SumErrors sums = SumErrorsOf(e);
+  const RowSums sums = SumsOf(e);
   bound.lse = LseBound(context.roundings, e, sums);
   SetWeightBounds(context, e, bound.weights);
   bound.out.clear();
@@ -283,7 +283,7 @@ void CheapBound(const RowContext& context, const RowErrors& e, RowNumbers& bound
     c.summed = least(phi * root, e.max_phi * largest);
     c.rounded = least(high * (root + deviation), 2 * largest);
     c.lost = e.sum_lost * 2 * largest;
-    bound.out.push_back(OutBound(context.roundings, e, sums, c) * kRoundOff + e.underflow_out);
+    bound.out.push_back(OutBound(context.roundings, sums, c) * kRoundOff + e.underflow_out);
   }
 }
 
@@ -331,14 +331,10 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   const double largest = head.kv.largest_value * r.kept;
   const double tau =
       largest < 1e40 * kTiny ? r.value_underflow : std::max(kTiny, r.value_underflow);
-  RowErrors e;
-  e.underflow_out = (4 * keys + 32) * tau;
-  e.keys = keys;
-  e.log_keys = std::log(keys);
-  e.max = std::max(a, log_max);
+  const double log_keys = std::log(keys), max = std::max(a, log_max);
   const double eta =
       score_error +
-      r.u * (kShiftRoundings * e.max + kLogRoundings * e.log_keys + kRescaleRoundings * 2 * a) +
+      r.u * (kShiftRoundings * max + kLogRoundings * log_keys + kRescaleRoundings * 2 * a) +
       (kPlainExps + keys) * r.exp_error;
   // Where no value differs from o, the errors of log-weights cannot matter: the caps of W hold.
   const bool is_flat = v.deviation == 0;
@@ -353,7 +349,7 @@ double CrudeBound(const RowContext& context, double keys, double log_max, const 
   c.rounded = is_flat ? 2 * v.root : (1 + grow) * (v.root + v.deviation) / z;
   c.lost = lost * 2 * largest;
   c.size = v.root;
-  return OutBound(r, e, {phi * (1 + grow) / z, eta, lost}, c);
+  return OutBound(r, {max, log_keys, phi * (1 + grow) / z, eta, lost, (4 * keys + 32) * tau}, c);
 }
 
 }  // namespace attest

@@ -42,6 +42,8 @@ GradientPair MeasurePair(const Problem& p, const Inputs& inputs, const Reference
   pair.weight = reference.weights.At(row.batch, row.head, row.query, key);
   pair.kept = KeptOf(p, row, key);
   pair.tanh = TanhOf(p, inputs, semantics, row, key);
+  pair.slope = CapSlope(pair.tanh);
+  pair.caps_bias = semantics.softcap_order == SoftcapOrder::kAfterBias;
   for (int64_t d = 0; d < p.value_dim; ++d) {
     const Wide product = Wide{inputs.dout.At(row.batch, row.head, row.query, d)} *
                          inputs.v.At(row.batch, kv_head, key, d);
@@ -67,8 +69,13 @@ struct WideArray {
 };
 
 struct WideGradient {
-  explicit WideGradient(const Problem& p) : dq(p.QShape()), dk(p.KShape()), dv(p.VShape()) {}
-  WideArray dq, dk, dv;
+  explicit WideGradient(const Problem& p)
+      : dq(p.QShape()),
+        dk(p.KShape()),
+        dv(p.VShape()),
+        dbias(BiasGradientShape(p)),
+        dsink(SinkGradientShape(p)) {}
+  WideArray dq, dk, dv, dbias, dsink;
 };
 
 void AddPair(const Problem& p, const Inputs& inputs, const Row& row, const GradientPair& pair,
@@ -83,6 +90,9 @@ void AddPair(const Problem& p, const Inputs& inputs, const Row& row, const Gradi
   for (int64_t d = 0; d < p.value_dim; ++d) {
     sums.dv.At(b, kv_head, j, d) += Wide{pair.weight} * pair.kept * inputs.dout.At(b, h, i, d);
   }
+  if (!p.bias) return;
+  const Shape4 at = BiasIndex(p, row, j);
+  sums.dbias.At(at[0], at[1], at[2], at[3]) += pair.dbias;
 }
 
 }  // namespace
@@ -91,10 +101,26 @@ bool GradientRow::TakesPart(const Problem& p, const Row& row) {
   return !IsPaddedQuery(p, row) && !SeesNoKey(p, row);
 }
 
+Shape4 BiasGradientShape(const Problem& p) {
+  return p.bias ? p.bias->shape : Shape4{0, 0, 0, 0};
+}
+
+Shape4 SinkGradientShape(const Problem& p) {
+  return p.sinks ? Shape4{1, p.q_heads, 1, 1} : Shape4{0, 0, 0, 0};
+}
+
+Shape4 BiasIndex(const Problem& p, const Row& row, int64_t key) {
+  Shape4 at{row.batch, row.head, row.query, key};
+  for (size_t axis = 0; axis < at.size(); ++axis) {
+    if (p.bias->shape[axis] == 1) at[axis] = 0;
+  }
+  return at;
+}
+
 void MeasureGradientRow(const Problem& p, const Inputs& inputs, const Reference& reference,
                         const Semantics& semantics, const Row& row, GradientRow& out) {
+  out = {std::move(out.pairs)};
   out.pairs.clear();
-  out.delta = 0;
   if (!GradientRow::TakesPart(p, row)) return;
   for (const int64_t key : VisibleKeys(p, row)) {
     out.pairs.push_back(MeasurePair(p, inputs, reference, semantics, row, key));
@@ -103,9 +129,11 @@ void MeasureGradientRow(const Problem& p, const Inputs& inputs, const Reference&
     out.delta += Wide{inputs.dout.At(row.batch, row.head, row.query, d)} *
                  reference.out.At(row.batch, row.head, row.query, d);
   }
-  for (GradientPair& pair : out.pairs) {
-    pair.dscore = pair.weight * (pair.dweight - out.delta) * CapSlope(pair.tanh);
-  }
+  for (GradientPair& pair : out.pairs) pair.SetScores(pair.weight * (pair.dweight - out.delta));
+  if (!p.sinks) return;
+  const double lse = reference.lse.At(row.batch, row.head, row.query, 0);
+  out.sink_weight = std::exp((*p.sinks)[static_cast<size_t>(row.head)] - lse);
+  out.dsink = -out.sink_weight * out.delta;
 }
 
 Gradient ComputeGradient(const Problem& p, const Inputs& inputs, const Reference& reference,
@@ -121,8 +149,10 @@ Gradient ComputeChangedGradient(const Problem& p, const Inputs& inputs, const Re
     MeasureGradientRow(p, inputs, reference, semantics, row, measured);
     if (change) change(row, measured);
     for (const GradientPair& pair : measured.pairs) AddPair(p, inputs, row, pair, sums);
+    if (p.sinks) sums.dsink.At(0, row.head, 0, 0) += measured.dsink;
   });
-  return {sums.dq.Rounded(), sums.dk.Rounded(), sums.dv.Rounded()};
+  return {sums.dq.Rounded(), sums.dk.Rounded(), sums.dv.Rounded(), sums.dbias.Rounded(),
+          sums.dsink.Rounded()};
 }
 
 }  // namespace attest

@@ -1,6 +1,6 @@
-// The backward pass in double precision: the gradients of sum(dout * out) by q, k and v, the plainest
-// way there is, and how far a correct kernel may lie from them. BOUND.md has the derivation. Callers:
-// the oracle of the judge, the reference kernel, tests.
+// The backward pass in double precision: the gradients of sum(dout * out) by q, k, v, bias and sinks,
+// the plainest way there is, and how far a correct kernel may lie from them. BOUND.md has the
+// derivation. Callers: the oracle of the judge, the reference kernel, tests.
 #ifndef ATTEST_REFERENCE_GRADIENT_H_
 #define ATTEST_REFERENCE_GRADIENT_H_
 
@@ -12,11 +12,14 @@
 
 namespace attest {
 
-// One number an element of q, k and v.
+// One number an element of q, k, v, bias and sinks.
 struct Gradient {
   Array dq;  // [batch, q_heads, q_len, head_dim]
   Array dk;  // [batch, kv_heads, kv_len, head_dim], summed over the query heads of a kv head
   Array dv;  // [batch, kv_heads, kv_len, value_dim]
+  Array
+      dbias;  // shaped as the bias, summed over what its extents of 1 broadcast to; empty without one
+  Array dsink;  // [1, q_heads, 1, 1], summed over batch and rows; empty without sinks
 };
 
 // The gradients, of a problem that wants them. `reference` must come from the same problem and inputs.

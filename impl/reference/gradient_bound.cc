@@ -19,6 +19,7 @@ constexpr double kGradientRoundings = 4;   // of a sum of gradients, besides one
 constexpr double kScaledRoundings = 3;     // of a gradient: the scale, twice, and the store
 constexpr double kSlopeRoundings = 4;      // of 1 - tanh^2
 constexpr double kPartRoundings = 3;       // of P (dP - D): two products and a difference
+constexpr double kSinkRoundings = 2;       // of P D of a sink: the product, and what P is kept as
 
 double Size(Wide x) {
   return static_cast<double>(std::fabs(x));
@@ -29,6 +30,7 @@ double Size(Wide x) {
 struct PairError {
   double probability = 0;  // of kept * P, rounded as a weight is
   double score = 0;        // of dS, rounded likewise
+  double bias = 0;         // of the same by the bias
 };
 
 // What an element's sum is made of.
@@ -38,6 +40,20 @@ struct Sum {
   double scaled = 0;  // of what multiplies a q or k that may be scaled first, and lose by underflow
   double terms = 0;
 };
+
+// What becomes of a tensor's sums.
+struct Ending {
+  const Roundings& stored;  // those of the type it is stored in
+  double scale;             // multiplies each sum, at some step or other
+  double of_terms;          // relative error of the terms, besides their own
+};
+
+// The roundings of the same arithmetic with outputs of `dtype`.
+Roundings RoundingsTo(Problem p, DType dtype, const Contract& contract) {
+  const NumericsProfile& profile = contract.NumericsOf(p.dtype);
+  p.dtype = dtype;
+  return Roundings(p, profile);
+}
 
 // Sums for a tensor [a, b, rows, lanes].
 struct Sums {
@@ -57,17 +73,28 @@ class GradientBounds {
         bound_(bound),
         semantics_(contract.semantics),
         r_(p, contract.NumericsOf(p.dtype)),
+        bias_type_(RoundingsTo(p, p.BiasDType(), contract)),
+        sink_type_(RoundingsTo(p, p.LseDType(), contract)),
         bias_(LargestBias(inputs)),
         dq_(p.QShape()),
         dk_(p.KShape()),
-        dv_(p.VShape()) {}
+        dv_(p.VShape()),
+        dbias_(BiasGradientShape(p)),
+        dsink_(SinkGradientShape(p)) {}
 
   Gradient Run(const Gradient& due) {
     for (int64_t b = 0; b < p_.batch; ++b) {
       for (int64_t kv_head = 0; kv_head < p_.kv_heads; ++kv_head) RunKvHead(b, kv_head);
     }
-    return {Finished(dq_, due.dq, r_.abs_scale), Finished(dk_, due.dk, r_.abs_scale),
-            Finished(dv_, due.dv, 1)};
+    // The part of each query head, or of what shares a bias, may be stored as an output before the
+    // parts are added.
+    const bool is_shared = p_.bias && p_.bias->shape != p_.WeightsShape();
+    const double of_heads = 2 * r_.u_query + (p_.heads_per_kv_head() > 1 ? r_.u_out : 0);
+    const Ending scaled{r_, r_.abs_scale, of_heads}, values{r_, 1, of_heads};
+    const Ending bias{bias_type_, 1, is_shared ? r_.u_out : 0}, sink{sink_type_, 1, 0};
+    return {Finished(dq_, due.dq, scaled), Finished(dk_, due.dk, scaled),
+            Finished(dv_, due.dv, values), Finished(dbias_, due.dbias, bias),
+            Finished(dsink_, due.dsink, sink)};
   }
 
  private:
@@ -86,6 +113,8 @@ class GradientBounds {
     if (SeesNoKey(p_, row)) {
       const bool is_zero = !IsEmptyRow(p_, row) || semantics_.empty_row == EmptyRow::kZero;
       if (!is_zero) GiveUp(row);
+      // D of such a row is 0, unless infinity is multiplied by it.
+      if (p_.sinks && !IsDoutFinite(row)) DsinkOf(row).error = kInf;
       return;
     }
     if (!IsDecided(row)) return GiveUp(row);
@@ -93,18 +122,29 @@ class GradientBounds {
     MeasureRow(p_, inputs_, reference_, r_, head, row, Condition::kExact, errors_);
     MeasureDelta(row);
     for (size_t n = 0; n < measured_.pairs.size(); ++n) AddPair(row, measured_.pairs[n], n);
+    if (p_.sinks) AddSink(row);
+  }
+
+  Sum& DsinkOf(const Row& row) { return dsink_.At(0, row.head, 0, 0); }
+  Sum& DbiasOf(const Row& row, int64_t key) {
+    const Shape4 at = BiasIndex(p_, row, key);
+    return dbias_.At(at[0], at[1], at[2], at[3]);
+  }
+
+  bool IsDoutFinite(const Row& row) const {
+    for (int64_t d = 0; d < p_.value_dim; ++d) {
+      if (!std::isfinite(inputs_.dout.At(row.batch, row.head, row.query, d))) return false;
+    }
+    return true;
   }
 
   bool IsDecided(const Row& row) {
     if (bound_.IsUnconstrained(row)) return false;
     if (!std::isfinite(reference_.lse.At(row.batch, row.head, row.query, 0))) return false;
     for (int64_t d = 0; d < p_.value_dim; ++d) {
-      if (!std::isfinite(inputs_.dout.At(row.batch, row.head, row.query, d)) ||
-          !std::isfinite(reference_.out.At(row.batch, row.head, row.query, d))) {
-        return false;
-      }
+      if (!std::isfinite(reference_.out.At(row.batch, row.head, row.query, d))) return false;
     }
-    return true;
+    return IsDoutFinite(row);
   }
 
   // Nothing is claimed of the row, nor of any key that its kernel walks over.
@@ -116,7 +156,9 @@ class GradientBounds {
     for (int64_t j = 0; j < p_.kv_len; ++j) {
       for (int64_t d = 0; d < p_.head_dim; ++d) dk_.At(row.batch, kv_head, j, d).error = kInf;
       for (int64_t d = 0; d < p_.value_dim; ++d) dv_.At(row.batch, kv_head, j, d).error = kInf;
+      if (p_.bias) DbiasOf(row, j).error = kInf;
     }
+    if (p_.sinks) DsinkOf(row).error = kInf;
   }
 
   // Of what came from one more product: value_dim products and sums, dropout's factor.
@@ -145,7 +187,7 @@ class GradientBounds {
     double by_sum = 0, size = 0;
     for (size_t n = 0; n < measured_.pairs.size(); ++n) {
       const GradientPair& pair = measured_.pairs[n];
-      const double high = HighWeight(n), off = DweightError(pair);
+      const double high = HighWeight(pair.weight, n), off = DweightError(pair);
       by_sum += (high - pair.weight) * Size(pair.dweight) + high * off;
       size += high * (Size(pair.dweight) + off);
     }
@@ -155,13 +197,12 @@ class GradientBounds {
   }
 
   // The largest that a kernel may make of P: from the score and the stored lse, or as the softmax.
-  double HighWeight(size_t n) const {
-    const GradientPair& pair = measured_.pairs[n];
+  double HighWeight(double weight, size_t n) const {
     const double s = errors_.score[n], lse = errors_.lse;
     const double eta =
         errors_.eta[n] + lse_error_ + r_.exp_error +
         kRecomputeRoundings * r_.u * (std::abs(s) + std::abs(lse) + std::abs(s - lse));
-    return pair.weight + pair.weight * std::expm1(eta) + r_.weight_underflow;
+    return weight + weight * std::expm1(eta) + r_.weight_underflow;
   }
 
   // What rounding to the type of weights may take from a number of at most this size.
@@ -179,18 +220,21 @@ class GradientBounds {
 
   PairError ErrorOf(const GradientPair& pair, size_t n) const {
     PairError error;
-    const double high = HighWeight(n);
+    const double high = HighWeight(pair.weight, n);
     const double kept = high * pair.kept * (1 + r_.factor_error);
     error.probability = kept + Rounded(kept) - pair.weight * pair.kept;
 
     const double both = DweightError(pair) + delta_error_;
     const double t = Size(pair.dweight - measured_.delta);
     const double t_error = both + r_.u * (Size(pair.dweight) + Size(measured_.delta) + 2 * both);
-    const double slope = Size(CapSlope(pair.tanh));
-    const double high_slope = std::min(1.0, slope + SlopeError(pair, n));
-    const double high_score =
-        high * (t + t_error) * high_slope * (1 + kPartRoundings * r_.u) + 3 * r_.tau;
-    error.score = high_score + Rounded(high_score) - pair.weight * t * slope;
+    const auto times = [&](double slope, double slope_error) {
+      const double high_slope = std::min(1.0, slope + slope_error);
+      const double most =
+          high * (t + t_error) * high_slope * (1 + kPartRoundings * r_.u) + 3 * r_.tau;
+      return most + Rounded(most) - pair.weight * t * slope;
+    };
+    error.score = times(Size(pair.slope), SlopeError(pair, n));
+    error.bias = pair.caps_bias ? error.score : times(1, 0);
     return error;
   }
 
@@ -220,30 +264,40 @@ class GradientBounds {
       const double dout = std::abs(inputs_.dout.At(b, h, i, d));
       Add(dv_.At(b, kv_head, j, d), dout, weight, error.probability);
     }
+    if (p_.bias) Add(DbiasOf(row, j), 1, Size(pair.dbias), error.bias);
   }
 
-  // `scale` multiplies the whole sum, at some step or other.
-  double Finish(const Sum& sum, double due, double scale) const {
+  // The sink stands behind the keys.
+  void AddSink(const Row& row) {
+    const double high = HighWeight(measured_.sink_weight, errors_.visible);
+    const double most =
+        high * (Size(measured_.delta) + delta_error_) * (1 + kSinkRoundings * r_.u) + 2 * r_.tau;
+    const double term = Size(measured_.dsink);
+    Add(DsinkOf(row), 1, term, most - term);
+  }
+
+  double Finish(const Sum& sum, double due, const Ending& ending) const {
     if (sum.terms == 0) return sum.error;  // exactly 0, or nothing claimed
     const double roundings = sum.terms + kGradientRoundings + 2 * r_.input_roundings;
-    // Each query head's part may be stored as the output is before the parts are added.
-    const double parts = p_.heads_per_kv_head() > 1 ? r_.u_out * sum.size : 0;
-    const double whole = sum.error + (Gamma(roundings, r_.u) + 2 * r_.u_query) * sum.size + parts;
+    const double scale = ending.scale;
+    const double whole = sum.error + (Gamma(roundings, r_.u) + ending.of_terms) * sum.size;
     const double scaled =
         scale * whole + kScaledRoundings * r_.u * (std::abs(due) + scale * whole) +
         std::max(1.0, scale) *
             ((3 * sum.terms + 8) * r_.tau + (r_.query_lost + r_.tau) * sum.scaled);
     const double high = std::abs(due) + scaled;
-    if (2 * sum.size * std::max(1.0, scale) >= r_.range || high >= r_.out_range) return kInf;
-    const double stored = scaled + r_.StoreError(high) + r_.tau;
+    if (2 * sum.size * std::max(1.0, scale) >= r_.range || high >= ending.stored.out_range) {
+      return kInf;
+    }
+    const double stored = scaled + ending.stored.StoreError(high) + r_.tau;
     const double bound = stored * kRoundOff + r_.ReferenceError(due, scale * sum.size);
     return std::isnan(bound) ? kInf : bound;
   }
 
-  Array Finished(Sums& sums, const Array& due, double scale) const {
+  Array Finished(Sums& sums, const Array& due, const Ending& ending) const {
     Array bounds = std::move(sums.like);
     for (size_t n = 0; n < sums.sums.size(); ++n) {
-      bounds.values[n] = Finish(sums.sums[n], due.values[n], scale);
+      bounds.values[n] = Finish(sums.sums[n], due.values[n], ending);
     }
     return bounds;
   }
@@ -254,8 +308,9 @@ class GradientBounds {
   ErrorBound& bound_;
   const Semantics semantics_;
   const Roundings r_;
+  const Roundings bias_type_, sink_type_;  // of what dbias and dsink are stored in
   const double bias_;
-  Sums dq_, dk_, dv_;
+  Sums dq_, dk_, dv_, dbias_, dsink_;
   GradientRow measured_;
   RowErrors errors_;
   double lse_error_ = 0, delta_error_ = 0;  // of the row at hand

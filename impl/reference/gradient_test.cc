@@ -64,6 +64,29 @@ void ExpectDifferences(const Problem& p, const Inputs& in, const Semantics& sema
   }
 }
 
+// The same of the sinks, which stand in the problem.
+void ExpectSinkDifferences(const Problem& p, const Inputs& in, const Semantics& semantics,
+                           const Array& gradient, const std::string& what) {
+  constexpr double kStep = 1e-5;
+  for (size_t h = 0; p.sinks && h < p.sinks->size(); ++h) {
+    Problem up = p, down = p;
+    (*up.sinks)[h] += kStep;
+    (*down.sinks)[h] -= kStep;
+    const double slope = (Loss(up, in, semantics) - Loss(down, in, semantics)) / (2 * kStep);
+    ASSERT_NEAR(gradient.values[h], slope, 2e-8 * (1 + std::abs(slope))) << what << " " << h;
+  }
+}
+
+void ExpectAllDifferences(const Problem& p, const Inputs& in, const Semantics& semantics,
+                          const std::string& where) {
+  const Gradient gradient = ComputeGradient(p, in, ComputeReference(p, in, semantics), semantics);
+  ExpectDifferences(p, in, semantics, &Inputs::q, gradient.dq, where + " dq");
+  ExpectDifferences(p, in, semantics, &Inputs::k, gradient.dk, where + " dk");
+  ExpectDifferences(p, in, semantics, &Inputs::v, gradient.dv, where + " dv");
+  ExpectDifferences(p, in, semantics, &Inputs::bias, gradient.dbias, where + " dbias");
+  ExpectSinkDifferences(p, in, semantics, gradient.dsink, where + " dsink");
+}
+
 TEST(GradientTest, FiniteDifferencesAgree) {
   RandomProblems random(31);
   for (int round = 0; round < 60; ++round) {
@@ -75,11 +98,7 @@ TEST(GradientTest, FiniteDifferencesAgree) {
     const Inputs in = FillWithDout(random, p, 0.7);
     Semantics semantics;
     if (round % 2 == 1) semantics.softcap_order = SoftcapOrder::kAfterBias;
-    const Gradient gradient = ComputeGradient(p, in, ComputeReference(p, in, semantics), semantics);
-    const std::string where = "round " + std::to_string(round);
-    ExpectDifferences(p, in, semantics, &Inputs::q, gradient.dq, where + " dq");
-    ExpectDifferences(p, in, semantics, &Inputs::k, gradient.dk, where + " dk");
-    ExpectDifferences(p, in, semantics, &Inputs::v, gradient.dv, where + " dv");
+    ExpectAllDifferences(p, in, semantics, "round " + std::to_string(round));
   }
 }
 
@@ -99,11 +118,7 @@ TEST(GradientTest, FiniteDifferencesAgreeUnderEveryMaskOfTwoRowsAndThreeKeys) {
       p.want_gradients = true;
       random.Add(extra, p);
       const Inputs in = FillWithDout(random, p, 1);
-      const Gradient gradient = ComputeGradient(p, in, ComputeReference(p, in, {}), {});
-      const std::string where = "mask " + std::to_string(bits);
-      ExpectDifferences(p, in, {}, &Inputs::q, gradient.dq, where + " dq");
-      ExpectDifferences(p, in, {}, &Inputs::k, gradient.dk, where + " dk");
-      ExpectDifferences(p, in, {}, &Inputs::v, gradient.dv, where + " dv");
+      ExpectAllDifferences(p, in, {}, "mask " + std::to_string(bits));
     }
   }
 }
@@ -113,7 +128,9 @@ TEST(GradientTest, FiniteDifferencesAgreeUnderEveryMaskOfTwoRowsAndThreeKeys) {
 class BackwardLoop {
  public:
   BackwardLoop(const Problem& p, const Inputs& in) : p_(p), in_(in) {
-    result_ = {Array(p.QShape()), Array(p.KShape()), Array(p.VShape())};
+    result_ = {Array(p.QShape()), Array(p.KShape()), Array(p.VShape()), {}, {}};
+    if (p.bias) result_.dbias = Array(p.bias->shape);
+    if (p.sinks) result_.dsink = Array({1, p.q_heads, 1, 1});
   }
 
   Gradient Run() {
@@ -125,6 +142,7 @@ class BackwardLoop {
     for (Array* array : {&result_.dq, &result_.dk, &result_.dv}) {
       for (double& x : array->values) x = RoundTo(p_.dtype, x);
     }
+    for (double& x : result_.dbias.values) x = RoundTo(p_.BiasDType(), x);
     return result_;
   }
 
@@ -161,6 +179,14 @@ class BackwardLoop {
     float delta = 0;
     for (const int64_t j : keys) delta += std::exp(Score(row, j) - max) / sum * Dweight(row, j);
     for (const int64_t j : keys) AddPair(row, j, max, sum, delta);
+    if (!p_.sinks) return;
+    AddTo(result_.dsink.At(0, row.head, 0, 0), -delta * (std::exp(sink - max) / sum));
+  }
+
+  double& DbiasOf(const Row& row, int64_t j) {
+    const Shape4& shape = p_.bias->shape;
+    return result_.dbias.At(shape[0] == 1 ? 0 : row.batch, shape[1] == 1 ? 0 : row.head,
+                            shape[2] == 1 ? 0 : row.query, shape[3] == 1 ? 0 : j);
   }
 
   float Kept(const Row& row, int64_t j) const {
@@ -182,8 +208,9 @@ class BackwardLoop {
   void AddPair(const Row& row, int64_t j, float max, float sum, float delta) {
     const int64_t kv_head = row.head / p_.heads_per_kv_head();
     const float weight = std::exp(Score(row, j) - max) / sum;
-    const float dscore =
-        (weight * Dweight(row, j) - weight * delta) * slope_ * Float(p_.EffectiveScale());
+    const float dlogit = weight * Dweight(row, j) - weight * delta;
+    if (p_.bias) AddTo(DbiasOf(row, j), dlogit);
+    const float dscore = dlogit * slope_ * Float(p_.EffectiveScale());
     for (int64_t d = 0; d < p_.head_dim; ++d) {
       AddTo(result_.dq.At(row.batch, row.head, row.query, d),
             dscore * Float(in_.k.At(row.batch, kv_head, j, d)));
@@ -228,6 +255,8 @@ TEST_P(GradientBoundTest, HoldsForAnotherOrderOfSummation) {
     ExpectWithin(observed.dq, due.dq, bound.dq, where + " dq");
     ExpectWithin(observed.dk, due.dk, bound.dk, where + " dk");
     ExpectWithin(observed.dv, due.dv, bound.dv, where + " dv");
+    ExpectWithin(observed.dbias, due.dbias, bound.dbias, where + " dbias");
+    ExpectWithin(observed.dsink, due.dsink, bound.dsink, where + " dsink");
   }
 }
 
@@ -255,15 +284,37 @@ TEST(GradientBoundEdgesTest, IsZeroWhereNoRowSeesAKeyAndFiniteElsewhere) {
   EXPECT_LT(*std::max_element(bound.dq.values.begin(), bound.dq.values.end()), 1e-4);
 }
 
+TEST(GradientBoundEdgesTest, OfASharedBiasIsZeroWhereEveryPairIsHidden) {
+  Problem p;
+  p.q_heads = p.kv_heads = 2;
+  p.q_len = p.kv_len = 3;
+  p.key_lengths = {2};
+  p.bias = BitPlane{{1, 1, 3, 3}, 4, {1, 1, 1, 0, 1, 1, 1, 1, 1}};
+  p.sinks = {0.5, -0.5};
+  p.want_gradients = true;
+  Inputs in{Array(p.QShape(), 1), Array(p.KShape(), 1), Array(p.VShape(), 1),
+            Array(p.bias->shape, 0.25), Array(p.OutShape(), 1)};
+  in.bias.At(0, 0, 1, 0) = -std::numeric_limits<double>::infinity();
+  const Reference reference = ComputeReference(p, in, {});
+  ErrorBound forward(p, in, reference, Strict());
+  const Gradient bound = BoundGradient(p, in, reference, forward, Strict());
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 3; ++j) {
+      const bool is_hidden = j == 2 || (i == 1 && j == 0);
+      EXPECT_EQ(bound.dbias.At(0, 0, i, j) == 0, is_hidden) << i << " " << j;
+      EXPECT_LT(bound.dbias.At(0, 0, i, j), 1e-4);
+    }
+  EXPECT_LT(bound.dsink.At(0, 1, 0, 0), 1e-4);
+}
+
 TEST(GradientBoundEdgesTest, ClaimsNothingWhereAScoreMayOverflow) {
   Problem p;
   p.kv_len = 2;
+  p.bias = BitPlane{{1, 1, 1, 2}, 4, {1, 1}};
+  p.sinks = {0};
   p.want_gradients = true;
-  Inputs in{Array(p.QShape(), 1e30),
-            Array(p.KShape(), 1e30),
-            Array(p.VShape(), 1),
-            {},
-            Array(p.OutShape(), 1)};
+  Inputs in{Array(p.QShape(), 1e30), Array(p.KShape(), 1e30), Array(p.VShape(), 1),
+            Array(p.bias->shape, 0), Array(p.OutShape(), 1)};
   const Reference reference = ComputeReference(p, in, {});
   ErrorBound forward(p, in, reference, Strict());
   const Gradient bound = BoundGradient(p, in, reference, forward, Strict());
@@ -271,6 +322,8 @@ TEST(GradientBoundEdgesTest, ClaimsNothingWhereAScoreMayOverflow) {
   EXPECT_THAT(bound.dq.values, Each(kInf));
   EXPECT_THAT(bound.dk.values, Each(kInf));
   EXPECT_THAT(bound.dv.values, Each(kInf));
+  EXPECT_THAT(bound.dbias.values, Each(kInf));
+  EXPECT_THAT(bound.dsink.values, Each(kInf));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class PlainAttention {
         kept_(p.dropout ? Sum(1 / Sum(1 - Given(p.dropout->probability))) : 1) {}
 
   void ComputeRow(const Row& row, Array& out) {
-    keys_ = VisibleKeys(p_, row);
+    ListVisibleKeys(p_, row, keys_);
     if (keys_.empty()) return;
     Score(row);
     Weigh(row);

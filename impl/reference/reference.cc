@@ -96,9 +96,7 @@ class HeadComputation {
       const RowSum total = WeighRow(row, keys_, sink_, scores_, weights_);
       lse_(row.query, 0) = total.max + std::log(total.sum);
       // Key by key and not as a matrix product: what is hidden is not even multiplied by zero.
-      for (const int64_t j : keys_) {
-        out_.row(row.query) += Dropped(row.query, j, weights_(row.query, j)) * v_.row(j);
-      }
+      for (const int64_t j : keys_) AddValue(row.query, j, weights_(row.query, j));
     }
     if (p_.want_scores) KeepLateScores(row);
   }
@@ -113,6 +111,14 @@ class HeadComputation {
       ++next;
     }
     for (; next < p_.kv_len; ++next) line(next) = -kInf;
+  }
+
+  // A loop of its own: rows are short, and an expression of matrices costs more to set up than to compute.
+  void AddValue(int64_t i, int64_t j, double weight) {
+    const double w = Dropped(i, j, weight);
+    const double* const value = v_.data() + j * p_.value_dim;
+    double* const out = out_.data() + i * p_.value_dim;
+    for (int64_t d = 0; d < p_.value_dim; ++d) out[d] += w * value[d];
   }
 
   double Dropped(int64_t i, int64_t j, double weight) const {

@@ -2,11 +2,11 @@
 // lse, in memory that grows with the lengths and never with their product.
 //
 // A kv head and its query heads are one piece of work, so that no two threads ever add to one sum:
-//  1. D = dout . out of each row that has a part: no padding, and not blind.
-//  2. For each tile of keys, and for each row in order: the score of each visible key is computed anew;
-//     its weight is exp(score - lse). With t = dout . v, times what dropout leaves, and ds = weight *
-//     (t - D) times the slope of the softcap, dv gets weight * dout, dk gets ds * q, and the row's own
-//     sum ds * k. A hidden pair is passed over, so NaN in a hidden key reaches nothing.
+//  1. For each tile of keys, and for each row that has a part, no padding and not blind: D = dout . out.
+//  2. Of each visible key in order the score is computed anew; its weight is exp(score - lse). With t =
+//     dout . v, times what dropout leaves, and ds = weight * (t - D) times the slope of the softcap, dv
+//     gets weight * dout, dk gets ds * q, and the row's own sum ds * k. A hidden pair is passed over, so
+//     NaN in a hidden key reaches nothing.
 //  3. The scale multiplies dq and dk once, at the end.
 //
 // Sums are in f32, f64 for f64. They depend on the row's and the key's own visible pairs alone, in

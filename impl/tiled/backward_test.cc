@@ -49,6 +49,9 @@ TEST_P(TiledBackwardTest, StaysWithinTheWorstCaseBound) {
     if (round % 2 == 1) PoisonHidden(p, inputs);
     const DirectKernel& kernel = round % 3 == 0 ? small : round % 3 == 1 ? large : fast;
     ASSERT_TRUE(MatchesGradient(p, inputs, kernel.Run(p, inputs))) << "round " << round;
+    if (!IsPackable(p)) continue;
+    const DirectResult packed = kernel.Run(p, inputs, DirectForm{{}, DirectStorage::kPacked});
+    ASSERT_TRUE(MatchesGradient(p, inputs, packed)) << "round " << round << ", packed";
   }
 }
 

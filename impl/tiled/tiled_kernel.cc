@@ -20,7 +20,7 @@ constexpr char kContract[] = R"({
   "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
                "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
                "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask", "softcap",
-               "alibi", "sinks", "dropout"],
+               "alibi", "sinks", "dropout", "packed", "dbias", "dsink"],
   "min_alignment": 1,
   "options": {"variant": ["fast"], "tile": ["1", "3", "16", "64"], "qtile": ["1", "16"]}
 })";
@@ -33,7 +33,7 @@ constexpr char kFastContract[] = R"({
   "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
                "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
                "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask", "softcap",
-               "alibi", "sinks", "dropout"],
+               "alibi", "sinks", "dropout", "packed", "dbias", "dsink"],
   "min_alignment": 1,
   "numerics": {"f32": {"flush_to_zero": true}, "f16": {"flush_to_zero": true},
                "bf16": {"flush_to_zero": true}}

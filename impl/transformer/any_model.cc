@@ -112,8 +112,12 @@ std::string ContractOf(const Config& config, size_t element_size) {
   if (config.window > 0) contract["reach"] = config.layers * (config.window - 1) + 1;
   if (config.kind != Kind::kEncoder) AddCache(config, element_size, contract);
   if (config.kind == Kind::kDecoder) contract["batcher"] = {{"pad", kPadding}, {"packs", true}};
-  if (config.stream) {
+  if (config.rows == Rows::kStream) {
     contract["batcher"] = {{"eos", kEndOfDocument}, {"joins", true}, {"drops_last", true}};
+  }
+  if (config.rows == Rows::kChunks) {
+    contract["batcher"] = {
+        {"eos", kEndOfDocument}, {"packs", true}, {"drops_last", true}, {"loses_edges", true}};
   }
   return contract.dump();
 }
@@ -237,6 +241,18 @@ class ModelOf : public AnyModel {
   std::optional<Memory<T>> last_memory_;
 };
 
+Lesson LessonOf(const Config& config, const std::vector<Document>& documents, int64_t len) {
+  switch (config.rows) {
+    case Rows::kPadded:
+      return MakeLesson(documents, len, /*pack=*/true, config.fault);
+    case Rows::kStream:
+      return MakeStreamLesson(documents, len, kEndOfDocument, config.fault);
+    case Rows::kChunks:
+      return MakeChunkLesson(documents, len, kEndOfDocument, config.fault);
+  }
+  return {};
+}
+
 template <typename T>
 tl::expected<void, CallError> ModelOf<T>::Batch(const attest_batch_call& call) {
   std::vector<Document> documents;
@@ -246,9 +262,7 @@ tl::expected<void, CallError> ModelOf<T>::Batch(const attest_batch_call& call) {
     next += call.document_lengths[d];
   }
   const Config& config = model_.config;
-  const Lesson lesson = config.stream
-                            ? MakeStreamLesson(documents, call.len, kEndOfDocument, config.fault)
-                            : MakeLesson(documents, call.len, /*pack=*/true, config.fault);
+  const Lesson lesson = LessonOf(config, documents, call.len);
   if (lesson.inputs.batch > call.rows) return tl::unexpected(Invalid("rows: there are too few"));
   std::copy(lesson.inputs.ids.begin(), lesson.inputs.ids.end(), call.inputs);
   std::copy(lesson.targets.begin(), lesson.targets.end(), call.targets);

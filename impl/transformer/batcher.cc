@@ -106,6 +106,34 @@ Lesson MakeStreamLesson(const std::vector<Document>& documents, int64_t len, int
   return lesson;
 }
 
+Lesson MakeChunkLesson(const std::vector<Document>& documents, int64_t len, int64_t eos,
+                       Fault fault) {
+  Document stream;
+  for (const Document& document : documents) {
+    stream.insert(stream.end(), document.begin(), document.end());
+    stream.push_back(eos);
+  }
+  const int64_t lost = fault == Fault::kChunksLoseTwo ? 2 : 1;  // targets at the edge of a row
+  Lesson lesson;
+  Tokens& inputs = lesson.inputs;
+  inputs.len = len;
+  for (int64_t first = 0; first + len <= std::ssize(stream); first += len, ++inputs.batch) {
+    int64_t document = 0;
+    for (int64_t i = 0; i < len; ++i) {
+      const int64_t token = stream[static_cast<size_t>(first + i)];
+      const bool has_target = i + lost < len && token != eos;
+      inputs.ids.push_back(token);
+      inputs.documents.push_back(document);
+      lesson.targets.push_back(has_target ? stream[static_cast<size_t>(first + i + 1)] : 0);
+      lesson.weights.push_back(has_target ? 1 : 0);
+      document += token == eos ? 1 : 0;
+    }
+    inputs.begin.push_back(0);
+    inputs.end.push_back(len);
+  }
+  return lesson;
+}
+
 Document EncodeBytes(std::string_view text, bool end) {
   Document tokens;
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));

@@ -30,6 +30,12 @@ Lesson MakeLesson(const std::vector<Document>& documents, int64_t len, bool pack
 Lesson MakeStreamLesson(const std::vector<Document>& documents, int64_t len, int64_t eos,
                         Fault fault = Fault::kNone);
 
+// The documents end to end, `eos` behind each, cut into rows of `len` that each stand alone: the target of a token is the
+// next one of its document, its end included, where that lies in the same row. So the last token of a row has none, and
+// the first of the next is learnt by none. What does not fill a row at the end is dropped.
+Lesson MakeChunkLesson(const std::vector<Document>& documents, int64_t len, int64_t eos,
+                       Fault fault = Fault::kNone);
+
 // Bytes as tokens 0 to 255, and one more to end a text.
 inline constexpr int64_t kEndOfText = 256;
 inline constexpr int64_t kByteVocab = 257;

@@ -63,6 +63,19 @@ TEST(BatcherTest, AStreamGoesOnInTheNextDocumentAndDropsItsEnd) {
   EXPECT_EQ(MakeStreamLesson({{2, 3}, {4}}, 5, 1).inputs.batch, 0) << "a row needs a target each";
 }
 
+TEST(BatcherTest, ChunksLoseATargetAtEachEdgeAndDropTheirEnd) {
+  const Lesson lesson = MakeChunkLesson({{2, 3}, {4}, {5, 6, 7}}, 4, 1);
+  ASSERT_EQ(lesson.inputs.batch, 2);
+  EXPECT_EQ(RowOf(lesson.inputs.ids, 0, 4), (Row{2, 3, 1, 4}));
+  EXPECT_EQ(RowOf(lesson.targets, 0, 4), (Row{3, 1, 0, 0}));
+  EXPECT_EQ(Weights(lesson, 0), (Row{1, 1, 0, 0}));
+  EXPECT_EQ(RowOf(lesson.inputs.documents, 0, 4), (Row{0, 0, 0, 1}));
+  EXPECT_EQ(RowOf(lesson.inputs.ids, 1, 4), (Row{1, 5, 6, 7}));
+  EXPECT_EQ(RowOf(lesson.targets, 1, 4), (Row{0, 6, 7, 0}));
+  EXPECT_EQ(Weights(lesson, 1), (Row{0, 1, 1, 0}));
+  EXPECT_EQ(MakeChunkLesson({{2, 3}, {4}}, 6, 1).inputs.batch, 0) << "the end fills no row";
+}
+
 // In a model, too: the loss of packed documents is that of each alone.
 TEST(BatcherTest, PackingChangesNoLoss) {
   for (const Base base : {Base::kGpt, Base::kDecoder, Base::kAlibi}) {

@@ -130,7 +130,11 @@ Config BaseConfig(Base base) {
       return Gpt();
     case Base::kStream:
       c = Gpt();
-      c.stream = true;
+      c.rows = Rows::kStream;
+      return c;
+    case Base::kChunks:
+      c = Gpt();
+      c.rows = Rows::kChunks;
       return c;
     case Base::kAlibi:
       c.positions = Positions::kAlibi;

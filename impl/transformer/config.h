@@ -32,6 +32,12 @@ enum class NormKind { kLayer, kRms };
 enum class Placement { kPre, kPost };  // of the norm: before a sub-layer, or after its residual
 enum class Activation { kGelu, kSwiGlu };
 enum class CacheKind { kContiguous, kPaged, kRing };
+// What documents become to be learnt from (batcher.h).
+enum class Rows {
+  kPadded,  // MakeLesson
+  kStream,  // MakeStreamLesson
+  kChunks,  // MakeChunkLesson
+};
 
 struct Config {
   Kind kind = Kind::kDecoder;
@@ -50,10 +56,10 @@ struct Config {
   bool packed = false;  // Wq, Wk and Wv in one matrix
   int64_t window = 0;   // tokens that a token of a decoder sees, itself included; 0 = all before it
   CacheKind cache = CacheKind::kContiguous;
-  int64_t page_size = 4;  // of a paged cache, in tokens
-  bool stream = false;    // its batcher joins documents to one stream
-  double dropout = 0;     // share of what sub-layers give that training drops
-  uint64_t seed = 1;      // of the initial weights
+  int64_t page_size = 4;      // of a paged cache, in tokens
+  Rows rows = Rows::kPadded;  // that its batcher makes
+  double dropout = 0;         // share of what sub-layers give that training drops
+  uint64_t seed = 1;          // of the initial weights
   Fault fault = Fault::kNone;
 
   int64_t head_dim() const { return dim / heads; }

@@ -119,6 +119,8 @@ constexpr Mutant kMutants[] = {
      "a document ends before the next begins"},
     {Fault::kStreamLosesEdges, "stream-loses-edges", Base::kStream, "",
      "gives the last token of each row of a stream no target", "each token is learnt once"},
+    {Fault::kChunksLoseTwo, "chunks-lose-two", Base::kChunks, "",
+     "gives the last two tokens of each row no target", "a row loses one target at its edge"},
 };
 
 constexpr Variant kVariants[] = {
@@ -126,6 +128,8 @@ constexpr Variant kVariants[] = {
     {"gpt", Base::kGpt,
      "a decoder of learned positions, layer norm before, GELU and a tied embedding"},
     {"stream", Base::kStream, "gpt, which learns from one stream of documents without its end"},
+    {"chunks", Base::kChunks,
+     "gpt, which learns from documents end to end, cut into rows that lose a target at each edge"},
     {"alibi", Base::kAlibi, "a decoder of ALiBi"},
     {"windowed", Base::kWindowed, "a decoder of RoPE that sees the last tokens alone, over a ring"},
     {"paged", Base::kPaged, "the decoder over a paged cache"},

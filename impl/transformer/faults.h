@@ -66,6 +66,7 @@ enum class Fault {
   kPaddingInLoss,
   kStreamWithoutEnds,
   kStreamLosesEdges,
+  kChunksLoseTwo,
 };
 
 // The built-in model that a fault lives in.
@@ -79,6 +80,7 @@ enum class Base {
   kEncoderDecoder,  // both, with cross-attention
   kBatcher,         // kGpt with a faulty batcher
   kStream,          // kGpt whose batcher joins documents to one stream, of which it drops the end
+  kChunks,  // kGpt whose batcher cuts documents, end to end, into rows that each stand alone
 };
 
 // A built-in model without a fault.

@@ -1,6 +1,8 @@
 #include "properties/bench/kernel_calls.h"
 
+#include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "impl/attention/one_line.h"
@@ -21,9 +23,9 @@ DLDataType DLTypeOf(DType dtype) {
   return {kDLFloat, bits, 1};
 }
 
-DLTensor TensorOf(CallTensor& tensor) {
+DLTensor TensorOf(CallTensor& tensor, void* data) {
   DLTensor view{};
-  view.data = tensor.image.data();
+  view.data = data;
   view.device = {kDLCPU, 0};
   view.ndim = static_cast<int32_t>(tensor.shape.size());
   view.dtype = DLTypeOf(tensor.dtype);
@@ -46,9 +48,17 @@ attest_option OptionOf(const CallOption& option) {
 
 }  // namespace
 
+CacheLines::CacheLines(size_t size)
+    : data_(static_cast<std::byte*>(::operator new(std::max<size_t>(size, 1), kAlignment))) {}
+
 PreparedCall::PreparedCall(const Plugin& plugin, Call call)
     : plugin_(plugin), call_(std::move(call)) {
-  for (CallTensor& tensor : call_.tensors) tensors_.push_back(TensorOf(tensor));
+  for (CallTensor& tensor : call_.tensors) {
+    memory_.emplace_back(tensor.image.size());
+    std::ranges::copy(tensor.image, memory_.back().data());
+    tensors_.push_back(TensorOf(tensor, memory_.back().data()));
+    tensor.image = {};
+  }
   for (size_t n = 0; n < tensors_.size(); ++n) {
     arguments_.push_back({call_.tensors[n].role, &tensors_[n]});
   }

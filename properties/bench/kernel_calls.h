@@ -2,7 +2,9 @@
 #ifndef ATTEST_BENCH_KERNEL_CALLS_H_
 #define ATTEST_BENCH_KERNEL_CALLS_H_
 
+#include <cstddef>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +19,20 @@
 
 namespace attest {
 
+// Memory that starts at a cache line, as that of a framework's tensors does.
+class CacheLines {
+ public:
+  explicit CacheLines(size_t size);
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{64};
+  struct Delete {
+    void operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
+  };
+  std::unique_ptr<std::byte, Delete> data_;
+};
+
 // A call that can be made again and again. It borrows the kernel.
 class PreparedCall {
  public:
@@ -29,7 +45,8 @@ class PreparedCall {
 
  private:
   const Plugin& plugin_;
-  Call call_;  // its images are the tensors' memory
+  Call call_;                       // without the tensors' images
+  std::vector<CacheLines> memory_;  // these
   std::vector<DLTensor> tensors_;
   std::vector<attest_argument> arguments_;
   std::vector<attest_option> options_;

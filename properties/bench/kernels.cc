@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "properties/bench/kernel_calls.h"
+#include "properties/bench/kernel_memory.h"
 #include "properties/bench/yardsticks.h"
 
 namespace attest {
@@ -317,17 +318,88 @@ bool Table::Print() {
   });
 }
 
+// Loading a peer's libraries takes longer than all else of a short shape.
+constexpr int64_t kShortest = 2048;
+
+std::vector<Shape> MemoryShapes(int64_t max_len) {
+  std::vector<Shape> shapes = {{2, 2, 128, 128, 128},
+                               {2, 2, 2048, 2048, 128},
+                               {2, 2, 8192, 8192, 128},
+                               {2, 2, 8192, 8192, 128, true},
+                               {8, 8, 1, 8192, 128}};
+  std::erase_if(shapes, [&](const Shape& s) { return s.kv_len > max_len; });
+  return shapes;
+}
+
+// One row: MiB and allocations of each kernel, the fast one's MiB a thread and MiB allocated. False where
+// one of ours fails, which is in `why` then.
+bool PrintMemoryRow(const Shape& shape, const std::string& dtype, int threads, std::string& why) {
+  const Problem problem = ProblemOf(shape, *ParseDType(dtype));
+  const Inputs inputs = RandomInputs(problem);
+  fmt::print("{:28}", TitleOf(shape));
+  CallMemory fast;
+  bool good = true;
+  for (const Column& column : Columns(dtype)) {
+    const bool is_left_out = !column.is_ours && shape.kv_len < kShortest;
+    const auto memory = is_left_out ? tl::unexpected<std::string>("")
+                                    : MeasureMemory(column.kernel, threads, problem, inputs);
+    if (memory) {
+      fmt::print(" {:7.1f} {:4}", memory->resident, memory->allocations);
+      if (column.title == "fast") fast = *memory;
+    } else {
+      fmt::print(" {:>7} {:>4}", "-", "");
+    }
+    if (memory || column.title != "fast") continue;
+    good = false;
+    why = memory.error();
+  }
+  fmt::print(" | {:8.2f} {:9.2f}\n", fast.resident / threads, fast.allocated);
+  std::fflush(stdout);
+  return good;
+}
+
+// One table, like those of speed. False where the fast kernel fails.
+bool PrintMemory(const KernelsOptions& options, const std::string& dtype, int threads) {
+  fmt::print("\n{}, {} thread{}\n{:28}", dtype, threads, threads == 1 ? "" : "s",
+             "heads x keys x dim");
+  for (const Column& column : Columns(dtype)) fmt::print(" {:>12}", column.title);
+  fmt::print(" | {:>8} {:>9}\n", "a thread", "allocated");
+  bool good = true;
+  std::string why;
+  for (const Shape& shape : MemoryShapes(options.max_len)) {
+    good &= PrintMemoryRow(shape, dtype, threads, why);
+  }
+  if (!good) fmt::print("fast: {}\n", why);
+  return good;
+}
+
+bool PrintMemories(const KernelsOptions& options) {
+  fmt::print(
+      "Memory beside the tensors: MiB that a first call in a process of its own adds to what is "
+      "resident, at its\npeak, and how often a second call allocates. The last columns are the "
+      "fast "
+      "kernel's: those MiB a\nthread, and MiB that its second call allocates, all in all. What "
+      "takes "
+      "too long is left out.\n");
+  bool good = true;
+  for (const int threads : options.threads) {
+    for (const std::string& dtype : options.dtypes) good &= PrintMemory(options, dtype, threads);
+  }
+  return good;
+}
+
 }  // namespace
 
 bool PrintKernels(const KernelsOptions& options) {
   PrepareYardsticks();
+  bool good = PrintMemories(options);
   std::array<std::string, 2> arguments = {"attest_bench",
                                           "--benchmark_enable_random_interleaving=true"};
   std::array<char*, 3> argv = {arguments[0].data(), arguments[1].data(), nullptr};
   int argc = 2;
   benchmark::Initialize(&argc, argv.data());
   fmt::print(
-      "GFLOP/s over visible pairs; decode: GB/s of keys and values, and in the place of the peak "
+      "\nGFLOP/s over visible pairs; decode: GB/s of keys and values, and in the place of the peak "
       "those of a\nloop that reads 128 MiB. peak: fused multiply-adds in registers; eigen, "
       "openblas: "
       "products of 512 x 512, one\na thread. The best of {} times {:g} s, in random order; one "
@@ -336,7 +408,6 @@ bool PrintKernels(const KernelsOptions& options) {
       "a "
       "second for, are left out.\n",
       options.repetitions, options.seconds);
-  bool good = true;
   for (const int threads : options.threads) {
     for (const std::string& dtype : options.dtypes) {
       good &= Table(options, dtype, threads).Print();

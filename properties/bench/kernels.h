@@ -18,7 +18,8 @@ struct KernelsOptions {
 };
 
 // Prints, by shape, GFLOP/s over visible pairs (of decoding GB/s of keys and values) of the yardsticks
-// and of every kernel that is installed. False where a kernel of ours fails.
+// and of every kernel that is installed, and before them the memory that calls take beside their
+// tensors. False where a kernel of ours fails. This process has started no thread yet.
 bool PrintKernels(const KernelsOptions& options);
 
 }  // namespace attest

@@ -68,6 +68,8 @@ const std::vector<FeatureColumn>& Columns() {
       {"gaps", [](C c) { return AnyLayout(c, Layout::kGapped); }},
       {"transposed", [](C c) { return AnyLayout(c, Layout::kTransposed); }},
       {"packed qkv", [](C c) { return AnyLayout(c, Layout::kPackedQkv); }},
+      {"far heads", [](C c) { return AnyLayout(c, Layout::kFarHeads); }},
+      {"far rows", [](C c) { return AnyLayout(c, Layout::kFarRows); }},
       {"stride 0", [](C c) { return AnyLayout(c, Layout::kSharedHead); }},
       {"f64", [](C c) { return c.problem.dtype == DType::kF64; }},
       {"f16", [](C c) { return c.problem.dtype == DType::kF16; }},
@@ -89,7 +91,7 @@ const Contract& WholeContract() {
   static const Contract kContract = *ParseContract(R"({"contract": "attest-1",
     "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa", "value_dim", "zero_sizes",
                  "mask_broadcast", "mask_key_broadcast", "mask_ranks", "bias_f32", "query_lengths", "prefix_lengths",
-                 "documents", "block_mask", "softcap", "alibi", "sinks", "dropout"]})");
+                 "documents", "block_mask", "softcap", "alibi", "sinks", "dropout", "dbias", "dsink"]})");
   return kContract;
 }
 

@@ -25,6 +25,8 @@ const std::set<std::string_view> kOutOfReach = {
     "scale-left-out", "head-dim-capped", "inner-stride-one", "value-lanes-by-head-dim",
     "present-values-by-head-dim", "zero-head-dim-is-empty", "group-size-power-of-two",
     "alibi-slopes-geometric", "offset-in-16-bits", "window-in-16-bits",
+    // Need tensors of more than 2^31 elements.
+    "key-offset-in-32-bits", "page-offset-in-32-bits", "out-offset-in-32-bits",
     // Need values or types that no small case has.
     "finite-running-max", "constant-subtracted", "hidden-tile-guard", "products-in-f16",
     "sums-in-storage-type", "scores-scaled-late", "scores-clamped", "softcap-in-f16",

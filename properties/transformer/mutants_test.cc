@@ -77,9 +77,10 @@ TEST_P(RightModelTest, Passes) {
 
 INSTANTIATE_TEST_SUITE_P(Models, RightModelTest,
                          testing::Values("model:decoder", "model:gpt", "model:stream",
-                                         "model:alibi", "model:windowed", "model:paged",
-                                         "model:encoder", "model:encoder?positions=none",
-                                         "model:encoder-decoder", "model:decoder?dtype=f64"));
+                                         "model:chunks", "model:alibi", "model:windowed",
+                                         "model:paged", "model:encoder",
+                                         "model:encoder?positions=none", "model:encoder-decoder",
+                                         "model:decoder?dtype=f64"));
 
 }  // namespace
 }  // namespace attest

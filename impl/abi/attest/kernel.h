@@ -72,8 +72,9 @@ typedef enum attest_role {
   ATTEST_ROLE_PAGE_TABLE = 19, /* i64 [batch, pages of an item]: then K is [pages, kv_heads,
                                         page_size, head_dim], V likewise, and key j of an item lies in
                                         page table[j / page_size], slot j % page_size. KEY_LENGTHS is
-                                        always given, and kv_len is the largest of them;
-                                        entries behind it are -1 */
+                                        always given, and kv_len is the largest of them, or more
+                                        where a mask, bias or weights have more keys; entries
+                                        behind an item's length are -1 */
   ATTEST_ROLE_Q_SCALE = 20,    /* f32 [1], of 8-bit q: its values are scale * (8-bit value) */
   ATTEST_ROLE_K_SCALE = 21,
   ATTEST_ROLE_V_SCALE = 22,
@@ -93,8 +94,8 @@ typedef enum attest_role {
   ATTEST_ROLE_DQ = 97,     /* f, shaped as Q: outputs, these three */
   ATTEST_ROLE_DK = 98,     /* f, shaped as K */
   ATTEST_ROLE_DV = 99,     /* f, shaped as V */
-  ATTEST_ROLE_DBIAS = 100, /* reserved, as the next */
-  ATTEST_ROLE_DSINK = 101
+  ATTEST_ROLE_DBIAS = 100, /* as BIAS, which is there and whose gradient "backward" offers: dbias */
+  ATTEST_ROLE_DSINK = 101  /* as SINKS, likewise: dsink */
 } attest_role;
 
 /* A forward call's outputs are the roles from ATTEST_ROLE_OUT up to 95; a kernel reads the others. */
@@ -110,9 +111,10 @@ typedef enum attest_role {
  * key that no row sees gets exactly 0 in DK and DV, whatever it holds, and a row that sees no key
  * (or a sink alone), with empty_row zero, gets 0 in DQ and adds nothing. Rows past their query length
  * add nothing: DOUT is 0 there, whatever OUT and LSE hold; of their DQ nothing is said.
- * Calls of packed, paged, ring or past keys and of 8-bit inputs have no backward, nor are there
- * gradients of weights, scores, lse, bias or sinks.
- *
+ * DBIAS gathers over every extent that broadcasts; a hidden pair adds nothing to it. An element that
+ * belongs to padding alone is written, and of it nothing is said. DSINK gathers over batch and rows.
+ * All are packed where OUT, Q, K and V are. Calls of paged, ring or past keys and of 8-bit inputs have
+ * no backward, nor are there gradients of weights, scores or lse.
  * The contract's key "backward" lists the features that backward calls carry; without it there are
  * none. Its other promises (numerics, poison_safe, bits_invariant, ...) hold for both passes; what
  * multiplies k, q and dout on its way into dq, dk and dv is rounded as weights are (probability). */
@@ -216,7 +218,8 @@ typedef struct attest_kernel_table {
  * backward                features that backward calls carry, a list of those offered: causal window
  *                         key_lengths query_lengths mask bias mask_with_bias gqa value_dim zero_sizes
  *                         mask_broadcast mask_key_broadcast mask_ranks bias_f32 prefix_lengths
- *                         documents block_mask softcap alibi sinks dropout; [] = plain calls alone.
+ *                         documents block_mask softcap alibi sinks dropout packed; and dbias dsink:
+ *                         these gradients are given, too. [] = plain calls alone.
  *                         Left out (so in attest-1, too): no backward pass
  * fp8                     formats of q, k and v beside dtypes: a list of e4m3, e5m2
  * scores                  scores outputs, a list of raw, capped, biased, weights. A kernel that lists
@@ -254,6 +257,8 @@ typedef struct attest_kernel_table {
  * concurrent_calls        true | false: forward may be called from several threads at once on one
  *                         instance (attest-1 promises it; a call's tensors are its own)
  * layouts, strides        a list of bhsd, bshd;  dense | last_dim_contiguous | any
+ * far_strides             true | false: strides that are not dense may put elements of one tensor 2^31 and more
+ *                         elements apart (default true; DLPack's strides have 64 bits)
  * min_alignment           bytes, a power of two (default 16)
  * limits                  {max_batch, max_heads, max_q_len, max_kv_len, max_head_dim,
  *                         head_dim_multiple}

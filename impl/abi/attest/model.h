@@ -139,7 +139,9 @@ typedef struct attest_model_table {
  *                  "joins": true: documents make one stream, bos before and eos behind each, where there are such,
  *                  and the target of a token is the next one of the stream: behind the last mark of a document the
  *                  first token of the next one (as GPT-2 is trained). "drops_last": true: the tokens at the end
- *                  that do not fill a row are left out, fewer than a row has
+ *                  that do not fill a row are left out, fewer than a row has. "loses_edges": true: rows stand alone,
+ *                  and the last token of each may have no target, so that the first of the next is learnt by none
+ *                  (as where the model shifts within a row)
  * bits_invariant   what leaves the bits of logits alone, a list of: future (later tokens) padding (how much, on
  *                  which side) padding_content  batch (what shares it, and where) chunks (how the tokens
  *                  came to a cache) rerun (calls before it). What is not listed may round otherwise */

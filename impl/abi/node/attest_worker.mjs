@@ -14,6 +14,10 @@
 // member outputs has the element type and shape of each: {out: {dtype: "f16", shape: [1, 2, 4, 8]}, ...}. An
 // error with the name "Unsupported" means UNSUPPORTED; any other means FAILED, and is named by file and line.
 //
+// A contract with "backward" has a second function beside the first, of the same name with Backward. Its argument has
+// what the first got, and out, lse (where the contract has one) and dout as tensors; outputs now speaks of dq, dk, dv,
+// and of dbias and dsink where "backward" has them and the call a bias or sinks. It returns an object of those.
+//
 // Create options (`node:my.mjs?tile=8`) are members of the argument too, as text. The function must name them, in its
 // pattern ({q, k, v, tile}) or in the file (export const options = ["tile"]); others are refused.
 import {spawnSync} from "node:child_process";
@@ -34,6 +38,7 @@ const kInputs = {
   20: "q_scale", 21: "k_scale", 22: "v_scale", 23: "key_document_ids", 24: "ring_start",
 };
 const kOutputs = {64: "out", 65: "lse", 66: "weights", 67: "scores", 68: "present_k", 69: "present_v"};
+const kDout = 96, kGradients = {97: "dq", 98: "dk", 99: "dv", 100: "dbias", 101: "dsink"};
 const kWants = {lse: "wantLse", weights: "wantWeights", scores: "wantScores", present_k: "wantPresentK",
                 present_v: "wantPresentV"};
 const kOptions = {
@@ -41,7 +46,8 @@ const kOptions = {
   9: "scoreMode", 10: "fp8",
 };
 // What members of the argument mean already; no create option bears such a name.
-const kOwn = new Set([...Object.values(kInputs), ...Object.values(kOptions), ...Object.values(kWants), "outputs"]);
+const kOwn = new Set([...Object.values(kInputs), ...Object.values(kOptions), ...Object.values(kWants),
+                      ...Object.values(kOutputs), ...Object.values(kGradients), "dout", "outputs"]);
 const kBytes = {f32: 4, f64: 8, f16: 2, bf16: 2, bool: 1, i64: 8, e4m3: 1, e5m2: 1};
 const kArrays = {f32: Float32Array, f64: Float64Array, f16: Float32Array, bf16: Float32Array, bool: Uint8Array,
                  i64: BigInt64Array, e4m3: Uint8Array, e5m2: Uint8Array};
@@ -224,13 +230,20 @@ function writeTensor(tensor, kernel, name, data) {
   fs.writeSync(kArena, bytes, 0, bytes.length, tensor.offset);
 }
 
+const shown = ({dtype, shape}) => ({dtype, shape});
+
 function argumentsOf(call, options) {
-  const argument = {...options, outputs: {}}, outputs = {};
+  const argument = {...options, outputs: {}}, outputs = {}, gradients = {};
+  let dout;
   for (const tensor of call.tensors) {
-    if (tensor.role in kOutputs) {
+    if (tensor.role in kGradients) {
+      gradients[kGradients[tensor.role]] = tensor;
+    } else if (tensor.role === kDout) {
+      dout = readTensor(tensor);
+    } else if (tensor.role in kOutputs) {
       const name = kOutputs[tensor.role];
       outputs[name] = tensor;
-      argument.outputs[name] = {dtype: tensor.dtype, shape: tensor.shape};
+      argument.outputs[name] = shown(tensor);
       if (name in kWants) argument[kWants[name]] = true;
     } else if (tensor.role in kInputs) {
       argument[kInputs[tensor.role]] = readTensor(tensor);
@@ -244,7 +257,21 @@ function argumentsOf(call, options) {
     const value = "f" in option ? Number(String(option.f).replace(/inf$/, "Infinity")) : option.i;
     argument[name] = name === "causal" ? value !== 0 : value;
   }
-  return {argument, outputs};
+  return {argument, outputs, gradients, dout};
+}
+
+// What the backward pass gets: no wishes, and what the forward pass has left.
+function backwardArgument({argument, outputs, gradients, dout}) {
+  const wants = new Set(Object.values(kWants));
+  const passed = Object.fromEntries(Object.entries(argument).filter(([name]) => !wants.has(name)));
+  passed.outputs = Object.fromEntries(Object.entries(gradients).map(([name, tensor]) => [name, shown(tensor)]));
+  for (const [name, tensor] of Object.entries(outputs)) passed[name] = readTensor(tensor);
+  return {...passed, dout};
+}
+
+// Writes what a function returned, by name, into the tensors of those names.
+function writeAll(tensors, whose, results) {
+  for (const [name, tensor] of Object.entries(tensors)) writeTensor(tensor, whose, name, results?.[name]);
 }
 
 function isNumbers(result) {
@@ -269,9 +296,10 @@ class Worker {
       throw new Refused(`${this.file}: put the contract beside ${variant}${this.lineOf(variant)}: ` +
                         "export const contract = {...}");
     }
-    if ("backward" in contract) {
-      throw new Refused(`${this.file}: a kernel in JavaScript has no backward pass; leave the key backward out of ` +
-                        "the contract");
+    this.backward = module[`${variant}Backward`];
+    if ("backward" in contract && typeof this.backward !== "function") {
+      throw new Refused(`${this.file}: the contract has a backward pass, so ${variant}Backward must be exported ` +
+                        `beside ${variant}${this.lineOf(variant)}, or leave the key backward out`);
     }
     this.refuseUnknown(variant, options, [...namesInPattern(this.kernel), ...(module.options ?? [])]);
     this.options = options;
@@ -325,10 +353,11 @@ class Worker {
       const reply = {id: request.id, call: number, status: Status.ok};
       this.note(1);
       try {
-        const {argument, outputs} = argumentsOf(call, this.options);
-        const result = await this.kernel(argument);
+        const parts = argumentsOf(call, this.options);
+        const result = await this.kernel(parts.argument);
         const named = isNumbers(result) ? {out: result} : result;
-        for (const [name, tensor] of Object.entries(outputs)) writeTensor(tensor, this.name, name, named?.[name]);
+        writeAll(parts.outputs, this.name, named);
+        if (parts.dout) writeAll(parts.gradients, `${this.name}Backward`, await this.backward(backwardArgument(parts)));
       } catch (error) {
         reply.status = error?.name === "Unsupported" ? Status.unsupported : Status.failed;
         reply.message = oneLine(error, this.file);

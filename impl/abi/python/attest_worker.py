@@ -16,14 +16,16 @@ scores, present_k, present_v of those that were asked for (want_lse and so on), 
 NotImplementedError means UNSUPPORTED; any other exception means FAILED.
 
 A contract with "backward" has a second function beside the first, of the same name with _backward. It gets what
-the first got, and out, lse (where the contract has one) and dout as keywords, and returns dq, dk and dv.
+the first got, and out, lse (where the contract has one) and dout as keywords, and returns dq, dk and dv, then dbias
+where "backward" has it and there is a bias, and dsink likewise.
 
 Create options (`python:my.py?tile=8`) come as keywords too, as text: each must be a parameter of the function,
 under a name that attest does not use itself. What raises an exception is named by file and line.
 
 A function with a parameter `outputs` also learns what it is to fill: {"out": ("f16", [1, 2, 4, 8]), ...} has
 the element type and the shape of every output asked for. The inputs leave these open in two places: out's type
-beside fp8 inputs, and kv_len, the last extent of weights, beside pages.
+beside fp8 inputs, and kv_len, the last extent of weights, beside pages (at least the largest of key_lengths; a mask or
+bias may have more keys).
 """
 
 import ctypes
@@ -63,7 +65,7 @@ NAMES = {
     20: "q_scale", 21: "k_scale", 22: "v_scale", 23: "key_document_ids", 24: "ring_start",
 }
 OUTPUTS = {64: "out", 65: "lse", 66: "weights", 67: "scores", 68: "present_k", 69: "present_v"}
-DOUT, GRADIENTS = 96, {97: "dq", 98: "dk", 99: "dv"}
+DOUT, GRADIENTS = 96, {97: "dq", 98: "dk", 99: "dv", 100: "dbias", 101: "dsink"}
 OPTIONS = {
     1: "scale", 2: "causal", 3: "window_left", 4: "window_right", 5: "softcap", 6: "dropout", 7: "block_q",
     8: "block_k", 9: "score_mode", 10: "fp8",

@@ -81,7 +81,16 @@ class CallViewTest : public testing::Test {
     call.arguments = arguments_.data();
     call.num_options = static_cast<uint32_t>(options_.size());
     call.options = options_.data();
-    return ParseCall(call);
+    return ParseCall(call, pass_);
+  }
+
+  // Makes it a backward call that asks for no gradients of bias and sinks.
+  void AddGradients() {
+    pass_ = Pass::kBackward;
+    Add(ATTEST_ROLE_DOUT, kFloat32, {2, 4, 3, 7});
+    Add(ATTEST_ROLE_DQ, kFloat32, {2, 4, 3, 6});
+    Add(ATTEST_ROLE_DK, kFloat32, {2, 2, 5, 6});
+    Add(ATTEST_ROLE_DV, kFloat32, {2, 2, 5, 7});
   }
 
   // One more tensor of the call, zero or of the given integers.
@@ -113,6 +122,7 @@ class CallViewTest : public testing::Test {
   TestTensor out_{kFloat32, {2, 4, 3, 7}};
   TestTensor lengths_{kInt64, {2}};
   uint32_t struct_size_ = sizeof(attest_call);
+  Pass pass_ = Pass::kForward;
   std::vector<attest_argument> arguments_;
   std::vector<attest_option> options_;
   std::deque<TestTensor> more_;  // a deque never moves its elements

@@ -1,5 +1,6 @@
 #include "impl/abi/testing/direct_call.h"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <limits>
@@ -49,7 +50,9 @@ class DirectCall {
     call.message_size = message.size();
     DirectResult result;
     // The gradients' tensors stand at the end.
-    const auto of_backward = static_cast<uint32_t>(p_.want_gradients ? 4 : 0);
+    const auto is_of_backward = [](const attest_argument& a) { return a.role >= ATTEST_ROLE_DOUT; };
+    const auto of_backward =
+        static_cast<uint32_t>(std::count_if(arguments_.begin(), arguments_.end(), is_of_backward));
     call.num_arguments -= of_backward;
     result.status = table.forward(kernel, &call);
     if (result.status == ATTEST_OK && p_.want_gradients) {
@@ -64,9 +67,14 @@ class DirectCall {
     result.scores = Read(ATTEST_ROLE_SCORES);
     result.present_k = Read(ATTEST_ROLE_PRESENT_K);
     result.present_v = Read(ATTEST_ROLE_PRESENT_V);
-    result.dq = Read(ATTEST_ROLE_DQ);
-    result.dk = Read(ATTEST_ROLE_DK);
-    result.dv = Read(ATTEST_ROLE_DV);
+    if (p_.want_gradients) {
+      result.dq = ReadRows(ATTEST_ROLE_DQ, p_.QShape());
+      result.dk = ReadKeys(ATTEST_ROLE_DK, p_.KShape());
+      result.dv = ReadKeys(ATTEST_ROLE_DV, p_.VShape());
+    }
+    result.dbias = Read(ATTEST_ROLE_DBIAS);
+    result.dsink = Read(ATTEST_ROLE_DSINK);
+    if (p_.sinks && !result.dsink.empty()) result.dsink.shape = {1, p_.q_heads, 1, 1};
     return result;
   }
 
@@ -252,13 +260,37 @@ class DirectCall {
     }
   }
 
-  // Of plain storage, as all of a problem that wants gradients.
+  void AddPackedGradients(const Inputs& inputs) {
+    const ShownAxes axes{0, 3};
+    OwnedTensor& dout =
+        Add(ATTEST_ROLE_DOUT, {PackedRows(), p_.q_heads, p_.value_dim, 1}, p_.dtype, axes);
+    ForEachPackedRow([&](int64_t b, int64_t i, int64_t position) {
+      ForEachIndex({1, p_.q_heads, p_.value_dim, 1}, [&](const Shape4& at) {
+        dout.Set({position, at[1], at[2], 0}, inputs.dout.At(b, at[1], i, at[2]));
+      });
+    });
+    const int64_t keys = places_.positions();
+    Add(ATTEST_ROLE_DQ, {PackedRows(), p_.q_heads, p_.head_dim, 1}, p_.dtype, axes);
+    Add(ATTEST_ROLE_DK, {keys, p_.kv_heads, p_.head_dim, 1}, p_.dtype, axes);
+    Add(ATTEST_ROLE_DV, {keys, p_.kv_heads, p_.value_dim, 1}, p_.dtype, axes);
+    if (form_.all_gradients && p_.sinks) AddSinkGradient();
+  }
+
+  void AddSinkGradient() { Add(ATTEST_ROLE_DSINK, {p_.q_heads, 1, 1, 1}, p_.LseDType(), {0, 1}); }
+
+  // Of plain or packed storage.
   void AddGradients(const Inputs& inputs) {
+    if (is_packed()) return AddPackedGradients(inputs);
     AddFilled(ATTEST_ROLE_DOUT, p_.OutShape(), p_.dtype, {},
               [&](const Shape4& at) { return inputs.dout.At(at[0], at[1], at[2], at[3]); });
     Add(ATTEST_ROLE_DQ, p_.QShape(), p_.dtype);
     Add(ATTEST_ROLE_DK, p_.KShape(), p_.dtype);
     Add(ATTEST_ROLE_DV, p_.VShape(), p_.dtype);
+    if (!form_.all_gradients) return;
+    if (p_.bias) {
+      Add(ATTEST_ROLE_DBIAS, p_.bias->shape, p_.BiasDType(), {4 - p_.bias->rank, p_.bias->rank});
+    }
+    if (p_.sinks) AddSinkGradient();
   }
 
   OwnedTensor* Find(int32_t role) {
@@ -289,6 +321,19 @@ class DirectCall {
             tensor.Get(role == ATTEST_ROLE_LSE ? Shape4{at[1], position, 0, 0}
                                                : Shape4{position, at[1], at[3], 0});
       });
+    });
+    return values;
+  }
+
+  // dk or dv, in the problem's own shape; 0 of keys that reach no kernel.
+  Array ReadKeys(int32_t role, const Shape4& shape) {
+    if (!is_packed()) return Read(role);
+    OwnedTensor& tensor = *Find(role);
+    Array values(shape);
+    ForEachIndex(shape, [&](const Shape4& at) {
+      const auto place = places_.Find(at[0], at[2]);
+      if (!place) return;
+      values.At(at[0], at[1], at[2], at[3]) = tensor.Get({place->position, at[1], at[3], 0});
     });
     return values;
   }

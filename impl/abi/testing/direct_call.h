@@ -41,6 +41,7 @@ struct DirectForm {
   DirectLayout layout = DirectLayout::kDense;
   DirectStorage storage = DirectStorage::kPlain;
   bool want_present = false;  // not of pages or packed sequences
+  bool all_gradients = true;  // of bias and sinks, too, where gradients are wanted
 };
 
 struct DirectResult {
@@ -51,7 +52,9 @@ struct DirectResult {
   Array weights;
   Array scores;
   Array present_k, present_v;  // empty unless the form wants them
-  Array dq, dk, dv;            // empty unless the problem wants gradients
+  // Empty unless the problem wants gradients; the last two, unless the form does and there is a bias,
+  // there are sinks.
+  Array dq, dk, dv, dbias, dsink;
 };
 
 // One created instance of a kernel.

@@ -76,6 +76,12 @@ inline testing::AssertionResult MatchesGradient(const Problem& p, const Inputs& 
   auto match = WithinBound("dq", result.dq, due.dq, bound.dq);
   if (match) match = WithinBound("dk", result.dk, due.dk, bound.dk);
   if (match) match = WithinBound("dv", result.dv, due.dv, bound.dv);
+  if (match && p.bias && !result.dbias.empty()) {
+    match = WithinBound("dbias", result.dbias, due.dbias, bound.dbias);
+  }
+  if (match && p.sinks && !result.dsink.empty()) {
+    match = WithinBound("dsink", result.dsink, due.dsink, bound.dsink);
+  }
   return match;
 }
 
@@ -94,7 +100,8 @@ inline bool SameBits(const DirectResult& a, const DirectResult& b) {
   return a.status == b.status && SameBits(a.out, b.out) && SameBits(a.lse, b.lse) &&
          SameBits(a.weights, b.weights) && SameBits(a.scores, b.scores) &&
          SameBits(a.present_k, b.present_k) && SameBits(a.present_v, b.present_v) &&
-         SameBits(a.dq, b.dq) && SameBits(a.dk, b.dk) && SameBits(a.dv, b.dv);
+         SameBits(a.dq, b.dq) && SameBits(a.dk, b.dk) && SameBits(a.dv, b.dv) &&
+         SameBits(a.dbias, b.dbias) && SameBits(a.dsink, b.dsink);
 }
 
 }  // namespace attest

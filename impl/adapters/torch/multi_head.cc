@@ -36,8 +36,7 @@ at::Tensor PaddingMask(const CallView& call, int64_t length) {
 }
 
 // A mask that all batch items and heads share has the form (L, S), any other (N * num_heads, L, S).
-at::Tensor AttentionMask(const TensorView& view, at::ScalarType type) {
-  const at::Tensor mask = Wrap(view, type);
+at::Tensor AttentionMask(const at::Tensor& mask) {
   const auto is_shared = [&](int64_t axis) {
     return mask.size(axis) == 1 || mask.stride(axis) == 0;
   };
@@ -49,20 +48,20 @@ at::Tensor AttentionMask(const TensorView& view, at::ScalarType type) {
   return of_heads.flatten(0, 1);
 }
 
-// [batch * heads, rows, columns] to an output of the call.
-void StoreItems(const at::Tensor& items, const CallView& call, const TensorView& output) {
-  Store(items.unflatten(0, {call.batch, call.q_heads}), output);
+// [batch * heads, rows, columns] as an output of the call.
+at::Tensor Items(const at::Tensor& items, const CallView& call) {
+  return items.unflatten(0, {call.batch, call.q_heads});
 }
 
 // q, k and v side by side in one input, [batch * heads, length, kFastHeads * dim], and the projection that
 // brings each to its head: of its three square parts number n takes the lanes of part n.
-std::pair<at::Tensor, at::Tensor> AllInOne(const CallView& call, int64_t length) {
+std::pair<at::Tensor, at::Tensor> AllInOne(const CallView& call, const Leaves& leaves,
+                                           int64_t length) {
   const auto options = at::TensorOptions(TypeOf(call));
   const int64_t dim = call.head_dim, embed_dim = kFastHeads * dim;
   at::Tensor input = at::zeros({call.batch * call.q_heads, length, embed_dim}, options);
   at::Tensor projection = at::zeros({3 * embed_dim, embed_dim}, options);
-  const at::Tensor parts[] = {ScaledQuery(call), Wrap(call.k, TypeOf(call)),
-                              Wrap(call.v, TypeOf(call))};
+  const at::Tensor parts[] = {ScaledQuery(call, leaves.q), leaves.k, leaves.v};
   for (int64_t n = 0; n < 3; ++n) {
     const at::Tensor items = parts[n].flatten(0, 1);
     input.narrow(2, n * dim, dim).narrow(1, 0, items.size(1)).copy_(items);
@@ -75,7 +74,7 @@ std::pair<at::Tensor, at::Tensor> AllInOne(const CallView& call, int64_t length)
 
 }  // namespace
 
-tl::expected<void, CallError> MultiHead(const CallView& call) {
+tl::expected<Results, CallError> MultiHead(const CallView& call, const Leaves& leaves) {
   if (call.causal || (call.mask && call.bias)) {
     return tl::unexpected(
         CallError{ATTEST_UNSUPPORTED, "there is one attn_mask, and no causal flag"});
@@ -90,25 +89,25 @@ tl::expected<void, CallError> MultiHead(const CallView& call) {
       /*out_proj_bias=*/at::zeros({embed_dim}, at::TensorOptions(type)));
   options.training(false).need_weights(call.weights.has_value()).average_attn_weights(false);
   if (call.key_lengths) options.key_padding_mask(PaddingMask(call, call.kv_len));
-  if (call.mask) options.attn_mask(AttentionMask(*call.mask, at::kBool));
-  if (call.bias) options.attn_mask(AttentionMask(*call.bias, type));
+  if (call.mask) options.attn_mask(AttentionMask(Wrap(*call.mask, at::kBool)));
+  if (call.bias) options.attn_mask(AttentionMask(leaves.bias));
   const auto [out, weights] = torch::nn::functional::multi_head_attention_forward(
-      LengthFirst(ScaledQuery(call)), LengthFirst(Wrap(call.k, type)),
-      LengthFirst(Wrap(call.v, type)), options);
+      LengthFirst(ScaledQuery(call, leaves.q)), LengthFirst(leaves.k), LengthFirst(leaves.v),
+      options);
   const at::Tensor real = out.narrow(2, kRealHead * call.head_dim, call.head_dim);
-  StoreItems(real.transpose(0, 1), call, call.out);
-  if (call.weights) StoreItems(weights.select(1, kRealHead), call, *call.weights);
-  return {};
+  Results results{Items(real.transpose(0, 1), call), {}};
+  if (call.weights) results.weights = Items(weights.select(1, kRealHead), call);
+  return results;
 }
 
-tl::expected<void, CallError> MultiHeadFast(const CallView& call) {
+tl::expected<Results, CallError> MultiHeadFast(const CallView& call, const Leaves& leaves) {
   if (call.causal || call.mask || call.bias) {
     return tl::unexpected(CallError{ATTEST_UNSUPPORTED, "this path takes no mask but padding"});
   }
   const auto options = at::TensorOptions(TypeOf(call));
   const int64_t dim = call.head_dim, embed_dim = kFastHeads * dim;
   const int64_t length = std::max(call.q_len, call.kv_len);
-  const auto [input, take_apart] = AllInOne(call, length);
+  const auto [input, take_apart] = AllInOne(call, leaves, length);
   c10::optional<at::Tensor> padding;
   if (call.key_lengths || length > call.kv_len) padding = PaddingMask(call, length);
   const auto [out, weights] = at::_native_multi_head_attention(
@@ -116,12 +115,12 @@ tl::expected<void, CallError> MultiHeadFast(const CallView& call) {
       at::eye(embed_dim, options), at::zeros({embed_dim}, options), padding,
       /*need_weights=*/call.weights.has_value(), /*average_attn_weights=*/false,
       /*mask_type=*/padding ? c10::optional<int64_t>(1) : c10::nullopt);
-  StoreItems(out.narrow(1, 0, call.q_len).narrow(2, kRealHead * dim, dim), call, call.out);
+  Results results{Items(out.narrow(1, 0, call.q_len).narrow(2, kRealHead * dim, dim), call), {}};
   if (call.weights) {
     const at::Tensor real = weights.select(1, kRealHead);
-    StoreItems(real.narrow(1, 0, call.q_len).narrow(2, 0, call.kv_len), call, *call.weights);
+    results.weights = Items(real.narrow(1, 0, call.q_len).narrow(2, 0, call.kv_len), call);
   }
-  return {};
+  return results;
 }
 
 }  // namespace attest::torch_adapter

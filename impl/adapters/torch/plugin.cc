@@ -23,7 +23,8 @@ namespace {
 // goes without attn_mask; the weights are the second result. It does not say which diagonal is_causal
 // means where L differs from S: from 2.0 on it is documented as the upper left one, which is what the
 // tril() of 1.13 gives. Nothing is said of rows without a key, of NaN and infinities, or of bits. The
-// sums of f16 and bf16 have no documented precision, so that these types are not promised.
+// sums of f16 and bf16 have no documented precision, so that these types are not promised. Its backward
+// pass is autograd's.
 constexpr const char* kSdpaContract = R"({
   "mask_true_means": "attend",
   "causal_offset": ["zero"],
@@ -31,13 +32,17 @@ constexpr const char* kSdpaContract = R"({
   "empty_row": "unspecified",
   "lse": "none",
   "features": ["causal", "mask", "weights"],
+  "backward": ["causal", "mask"],
   "dtypes": ["f32", "f64"],
   "layouts": ["bhsd", "bshd"],
   "strides": "any",
   "options": {"variant": ["sdpa", "mha", "mha_fast"]}
 })";
 
-tl::expected<void, CallError> Sdpa(const CallView& call) {
+using torch_adapter::Leaves;
+using torch_adapter::Results;
+
+tl::expected<Results, CallError> Sdpa(const CallView& call, const Leaves& leaves) {
   if (call.bias || call.key_lengths) {
     return tl::unexpected(
         CallError{ATTEST_UNSUPPORTED, "attn_mask is boolean, and there is no other"});
@@ -48,18 +53,15 @@ tl::expected<void, CallError> Sdpa(const CallView& call) {
   c10::optional<at::Tensor> mask;
   if (call.mask) mask = torch_adapter::Wrap(*call.mask, at::kBool);
   const auto [out, weights] = at::_scaled_dot_product_attention(
-      torch_adapter::ScaledQuery(call), torch_adapter::Wrap(call.k, torch_adapter::TypeOf(call)),
-      torch_adapter::Wrap(call.v, torch_adapter::TypeOf(call)), mask, /*dropout_p=*/0.0,
+      torch_adapter::ScaledQuery(call, leaves.q), leaves.k, leaves.v, mask, /*dropout_p=*/0.0,
       /*need_attn_weights=*/call.weights.has_value(), call.causal);
-  torch_adapter::Store(out, call.out);
-  if (call.weights) torch_adapter::Store(weights, *call.weights);
-  return {};
+  return Results{out, weights};
 }
 
 struct Variant {
   const char* name;
   const char* contract;
-  tl::expected<void, CallError> (*forward)(const CallView& call);
+  tl::expected<Results, CallError> (*forward)(const CallView& call, const Leaves& leaves);
 };
 constexpr Variant kVariants[] = {
     {"sdpa", kSdpaContract, Sdpa},
@@ -91,20 +93,46 @@ class Torch {
   std::string Contract() const { return variant_->contract; }
 
   tl::expected<void, CallError> Forward(const CallView& call) const {
+    return Caught(call, [&]() -> tl::expected<void, CallError> {
+      const c10::InferenceMode no_gradients;
+      const auto results = variant_->forward(call, torch_adapter::LeavesOf(call));
+      if (!results) return tl::unexpected(results.error());
+      torch_adapter::Store(results->out, call.out);
+      if (call.weights) torch_adapter::Store(results->weights, *call.weights);
+      return {};
+    });
+  }
+
+  // The forward pass anew, for autograd to go back through.
+  tl::expected<void, CallError> Backward(const CallView& call) const {
+    return Caught(call, [&]() -> tl::expected<void, CallError> {
+      const Leaves leaves = torch_adapter::LeavesOf(call);
+      for (const at::Tensor& leaf : {leaves.q, leaves.k, leaves.v, leaves.bias}) {
+        if (leaf.defined()) leaf.set_requires_grad(true);
+      }
+      const auto results = variant_->forward(call, leaves);
+      if (!results) return tl::unexpected(results.error());
+      torch_adapter::StoreGradients(results->out, leaves, call);
+      return {};
+    });
+  }
+
+ private:
+  explicit Torch(const Variant& variant) : variant_(&variant) {}
+
+  // Runs `compute` on a call that some variant takes; what PyTorch throws becomes a line.
+  template <typename Compute>
+  static tl::expected<void, CallError> Caught(const CallView& call, Compute&& compute) {
     if (const auto why = torch_adapter::WhyNotOffered(call); !why.empty()) {
       return tl::unexpected(CallError{ATTEST_UNSUPPORTED, why});
     }
     try {
-      const c10::InferenceMode no_gradients;
-      return variant_->forward(call);
+      return compute();
     } catch (const c10::Error& error) {
       const std::string text = error.what_without_backtrace();
       return tl::unexpected(CallError{ATTEST_FAILED, text.substr(0, text.find('\n'))});
     }
   }
-
- private:
-  explicit Torch(const Variant& variant) : variant_(&variant) {}
 
   const Variant* variant_;
 };

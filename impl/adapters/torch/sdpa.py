@@ -2,7 +2,7 @@
 
 The function of 1.13 is private and documented in its docstring; torch:sdpa calls the same from C++, and
 impl/adapters/torch/plugin.cc says what of the contract is documented where. It has no scale argument and
-multiplies by 1 / sqrt(head_dim), so another scale goes into q, rounded once.
+multiplies by 1 / sqrt(head_dim), so another scale goes into q, rounded once. The backward pass is autograd's.
 """
 
 import math
@@ -19,17 +19,27 @@ CONTRACT = {
     "empty_row": "unspecified",
     "lse": "none",
     "features": ["causal", "mask", "weights"],
+    "backward": ["causal", "mask"],
     "dtypes": ["f32", "f64"],
     "layouts": ["bhsd", "bshd"],
     "strides": "any",
 }
 
 
-@torch.no_grad()
-def attention(q, k, v, *, scale, mask=None, causal=False, want_weights=False):
+def sdpa(q, k, v, scale, mask, causal, want_weights):
     root = math.sqrt(q.shape[3])
     if scale != 1 / root:
         q = (q.double() * (scale * root)).to(q.dtype)
-    out, weights = _scaled_dot_product_attention(
+    return _scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=0.0, need_attn_weights=want_weights, is_causal=causal)
+
+
+@torch.no_grad()
+def attention(q, k, v, *, scale, mask=None, causal=False, want_weights=False):
+    out, weights = sdpa(q, k, v, scale, mask, causal, want_weights)
     return (out, weights) if want_weights else out
+
+
+def attention_backward(q, k, v, *, out, dout, scale, mask=None, causal=False):
+    inputs = [tensor.detach().requires_grad_() for tensor in (q, k, v)]
+    return torch.autograd.grad(sdpa(*inputs, scale, mask, causal, False)[0], inputs, dout)

@@ -109,6 +109,44 @@ TEST(TorchMultiHead, ABiasThatAllHeadsShareIsTheTwoDimensionalMask) {
   EXPECT_THAT(Refusal(Variant("mha_fast"), p), HasSubstr("padding"));
 }
 
+// Autograd's gradients in every layout and scale.
+testing::AssertionResult RightBackwards(const DirectKernel& kernel, Problem p) {
+  p.want_weights = false;
+  p.want_gradients = true;
+  std::mt19937_64 random(8);
+  for (const DirectLayout layout :
+       {DirectLayout::kDense, DirectLayout::kBshd, DirectLayout::kGapped}) {
+    const Inputs inputs = RandomInputs(random, p);
+    if (auto match = MatchesGradient(p, inputs, kernel.Run(p, inputs, layout)); !match)
+      return match;
+    p.scale = 0.3;
+  }
+  return testing::AssertionSuccess();
+}
+
+TEST(TorchBackward, SdpaHasTheGradientsOfMasksAndCausality) {
+  const DirectKernel kernel = Variant("sdpa");
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    Problem p = Plain(dtype);
+    EXPECT_TRUE(RightBackwards(kernel, p));
+    p.causal = true;
+    EXPECT_TRUE(RightBackwards(kernel, p));
+    p.causal = false;
+    p.mask = Stripes(p.WeightsShape(), 4);
+    EXPECT_TRUE(RightBackwards(kernel, p));
+  }
+}
+
+TEST(TorchBackward, MultiHeadHasThatOfItsBias) {
+  const DirectKernel kernel = Variant("mha");
+  Problem p = Plain();
+  p.key_lengths = {1, 4};
+  EXPECT_TRUE(RightBackwards(kernel, p));
+  p.key_lengths.reset();
+  p.bias = Stripes({1, 1, p.q_len, p.kv_len}, 2);
+  EXPECT_TRUE(RightBackwards(kernel, p));
+}
+
 TEST(TorchPlugin, UnknownVariantsAreNamed) {
   const auto kernel = DirectKernel::Create(OpenPlugin(ATTEST_PLUGIN), {{"variant", "flash"}});
   ASSERT_FALSE(kernel);

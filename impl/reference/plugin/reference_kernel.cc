@@ -22,7 +22,7 @@ struct Conventions {
       "backward": ["causal", "window", "key_lengths", "mask", "bias", "mask_with_bias", "gqa",
                    "value_dim", "zero_sizes", "mask_broadcast", "mask_key_broadcast", "mask_ranks",
                    "bias_f32", "query_lengths", "prefix_lengths", "documents", "block_mask",
-                   "softcap", "alibi", "sinks", "dropout"],
+                   "softcap", "alibi", "sinks", "dropout", "packed", "dbias", "dsink"],
       "min_alignment": 1
     })";
 };
@@ -94,6 +94,20 @@ Inputs InputsOf(const CallView& call, const Problem& p) {
   return inputs;
 }
 
+Array DoutOf(const CallView& call, const Problem& p) {
+  Array dout;
+  WithFloatType(call.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    dout = LoadRows(
+        p.OutShape(), [&](int64_t b) { return call.StoredRows(b); },
+        [&](int64_t b, int64_t h, int64_t i, double* target) {
+          const RowSpan<const T> row = call.DoutAt<T>(b, h, i);
+          for (int64_t d = 0; d < p.value_dim; ++d) target[d] = static_cast<double>(row[d]);
+        });
+  });
+  return dout;
+}
+
 // The plane of a mask or bias, broadcast to its full shape: 1 where `attends` holds.
 template <typename Attends>
 BitPlane PlaneOf(const Array& values, Attends&& attends) {
@@ -161,6 +175,57 @@ void StorePlane(const Array& array, DType dtype, const TensorView& view) {
   ForEachIndex(view.shape, [&](int64_t a, int64_t b, int64_t c, int64_t d) {
     StoreElement(dtype, view.Pointer<T>(a, b, c, d), array.At(a, b, c, d));
   });
+}
+
+// `to(b, h, n)` is the place of row n, of which there are so many in item b.
+template <typename T, typename Count, typename To>
+void StoreRows(const Array& array, DType dtype, Count&& count, To&& to) {
+  for (int64_t b = 0; b < array.shape[0]; ++b)
+    for (int64_t h = 0; h < array.shape[1]; ++h)
+      for (int64_t n = 0; n < count(b); ++n) {
+        const RowSpan<T> row = to(b, h, n);
+        for (int64_t d = 0; d < array.shape[3]; ++d) {
+          StoreElement(dtype, &row[d], array.At(b, h, n, d));
+        }
+      }
+}
+
+template <typename T>
+void StoreGradients(const Gradient& gradient, const CallView& call) {
+  const auto rows = [&](int64_t b) { return call.StoredRows(b); };
+  const auto keys = [&](int64_t b) { return call.StoredKeys(b); };
+  StoreRows<T>(gradient.dq, call.dtype, rows,
+               [&](int64_t b, int64_t h, int64_t i) { return call.DqAt<T>(b, h, i); });
+  StoreRows<T>(gradient.dk, call.dtype, keys,
+               [&](int64_t b, int64_t h, int64_t j) { return call.DkAt<T>(b, h, j); });
+  StoreRows<T>(gradient.dv, call.dtype, keys,
+               [&](int64_t b, int64_t h, int64_t j) { return call.DvAt<T>(b, h, j); });
+}
+
+// The bias of the problem was broadcast to its full shape (see PlaneOf), and so was its gradient.
+Array Gathered(const Array& full, const Shape4& shape) {
+  Array sums(shape);
+  ForEachIndex(full.shape, [&](int64_t a, int64_t b, int64_t c, int64_t d) {
+    sums.At(shape[0] == 1 ? 0 : a, shape[1] == 1 ? 0 : b, shape[2] == 1 ? 0 : c,
+            shape[3] == 1 ? 0 : d) += full.At(a, b, c, d);
+  });
+  return sums;
+}
+
+void StoreOtherGradients(const Gradient& gradient, const CallView& call) {
+  if (call.gradients->dbias) {
+    const TensorView& view = *call.gradients->dbias;
+    const Array sums = Gathered(gradient.dbias, view.shape);
+    WithFloatType(call.bias_dtype,
+                  [&](auto zero) { StorePlane<decltype(zero)>(sums, call.bias_dtype, view); });
+  }
+  for (int64_t h = 0; call.gradients->dsink && h < call.q_heads; ++h) {
+    const DType type = call.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    WithFloatType(type, [&](auto zero) {
+      StoreElement(type, call.gradients->dsink->Pointer<decltype(zero)>(h, 0, 0, 0),
+                   gradient.dsink.At(0, h, 0, 0));
+    });
+  }
 }
 
 // T stores call.dtype.
@@ -238,15 +303,11 @@ class ReferenceKernel {
       return tl::unexpected(CallError{ATTEST_INVALID_ARGUMENT, *error});
     }
     Inputs inputs = InputsOf(call, problem);
-    inputs.dout = LoadFloats(call.gradients->dout, call.dtype);
+    inputs.dout = DoutOf(call, problem);
     const Reference reference = ComputeReference(problem, inputs, conventions_.semantics);
     const Gradient gradient = ComputeGradient(problem, inputs, reference, conventions_.semantics);
-    WithFloatType(call.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      StorePlane<T>(gradient.dq, call.dtype, call.gradients->dq);
-      StorePlane<T>(gradient.dk, call.dtype, call.gradients->dk);
-      StorePlane<T>(gradient.dv, call.dtype, call.gradients->dv);
-    });
+    WithFloatType(call.dtype, [&](auto zero) { StoreGradients<decltype(zero)>(gradient, call); });
+    StoreOtherGradients(gradient, call);
     return {};
   }
 

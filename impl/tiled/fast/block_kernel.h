@@ -27,7 +27,7 @@ class BlockKernel {
   // Computes a part from scratch. `chunk` counts in kChunk keys.
   virtual void RunChunk(int64_t chunk, float* part) = 0;
   // What Finish writes as out and lse of the block's rows: a part, made by Clear and Merge. Where
-  // there are no sinks and only one chunk, that chunk's part may be written here instead.
+  // there are no sinks, the first chunk's part may be written here instead.
   virtual float* Total() = 0;
   virtual void Clear() = 0;
   virtual void Merge(const float* part) = 0;

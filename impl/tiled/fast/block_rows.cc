@@ -20,21 +20,20 @@ void BlockRows::Reset(const Block& block) {
   rows_.resize(static_cast<size_t>(block.rows));
   keys_ = {fast_.call.kv_len, 0};
   const int64_t stored = fast_.call.StoredRows(block.batch);
-  for (int64_t r = 0; r < block.rows; ++r) {
-    BlockRow& row = rows_[static_cast<size_t>(r)];
-    row.head = block.kv_head * fast_.group + (block.first + r) / stored;
-    row.i = (block.first + r) % stored;
+  int64_t head = block.kv_head * fast_.group + block.first / stored;
+  int64_t i = block.first % stored;
+  for (BlockRow& row : rows_) {
+    row.head = head;
+    row.i = i;
+    if (++i == stored) {
+      i = 0;
+      ++head;
+    }
     row.keys = RangeOfRow(fast_.call, block.batch, row.i);
     if (row.keys.empty()) continue;
     keys_.first = std::min(keys_.first, row.keys.first);
     keys_.last = std::max(keys_.last, row.keys.last);
   }
-}
-
-TileRange BlockRows::RangeIn(const Tile& tile, int64_t r) const {
-  const KeySpan& keys = (*this)[r].keys;
-  return {std::clamp<int64_t>(keys.first - tile.first, 0, tile.count),
-          std::clamp<int64_t>(keys.last - tile.first, 0, tile.count)};
 }
 
 bool BlockRows::Attends(const Tile& tile, int64_t n, int64_t r) const {

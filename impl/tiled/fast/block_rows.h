@@ -3,6 +3,7 @@
 #ifndef ATTEST_TILED_FAST_BLOCK_ROWS_H_
 #define ATTEST_TILED_FAST_BLOCK_ROWS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -47,7 +48,11 @@ class BlockRows {
   // The union of the ranges of all rows.
   KeySpan keys() const { return keys_; }
   // What row r may see of a tile, masks apart.
-  TileRange RangeIn(const Tile& tile, int64_t r) const;
+  TileRange RangeIn(const Tile& tile, int64_t r) const {
+    const KeySpan& keys = (*this)[r].keys;
+    return {std::clamp<int64_t>(keys.first - tile.first, 0, tile.count),
+            std::clamp<int64_t>(keys.last - tile.first, 0, tile.count)};
+  }
   // Whether key n of the tile, within RangeIn, is hidden by nothing else.
   bool Attends(const Tile& tile, int64_t n, int64_t r) const;
   // Whether any of rows first .. last sees any key of the tile.

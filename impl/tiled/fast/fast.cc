@@ -23,6 +23,7 @@ void FastAttention(const CallView& call, tiled_fast::ThreadPool& pool) {
     return TiledAttention(call, {.threads = pool.threads()});
   }
   tiled_fast::RunCall(tiled_fast::FastCall(call), pool);
+  if (!call.present_k && !call.present_v) return;
   tiled_fast::WithStorage(call.dtype, [&](auto zero) { WritePresent<decltype(zero)>(call); });
 }
 

@@ -2,9 +2,11 @@
 // stands tiled.h, the readable one; both keep the same promises (tiled_kernel.cc). f32 accumulates.
 //
 // How it goes: micro_kernel-inl.h has the one product that all is made of; panel-inl.h computes
-// many rows with it, few_rows-inl.h few; schedule.cc shares blocks of rows out to threads. Work and
-// memory beyond the inputs do not grow with q_len * kv_len: hidden tiles are skipped unread, and a
-// thread needs some hundred KiB at any length.
+// many rows with it, few_rows-inl.h few; schedule.cc shares blocks of rows out to threads. The rows of
+// all query heads that share a kv head lie end to end in blocks, so that keys and values are fetched,
+// and where need be converted or transposed, once for all of them. Work and memory beyond the inputs do
+// not grow with q_len * kv_len: hidden tiles are skipped unread, and a thread needs some hundred KiB at
+// any length.
 //
 // A row's bits depend on the row, its visible keys and their positions alone, as in tiled.h, and on
 // the instructions of the machine: without a fused multiply-add they are others.

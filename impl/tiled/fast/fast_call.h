@@ -11,13 +11,13 @@
 
 namespace attest::tiled_fast {
 
-// Keys between two looks at the maximum. A multiple of the rows of the micro-kernel, 6 or 8, and of the 16
-// lanes of the widest vectors; its scores for 48 rows and its values stay in the first two caches.
-constexpr int64_t kTile = 96;
+// Keys between two looks at the maximum. A multiple of the 16 lanes of the widest vectors; its scores for
+// 48 rows and its values stay in the first two caches.
+constexpr int64_t kTile = 128;
 // Keys that are summed by themselves before they are merged, so that threads can share a row. Tiles
 // and chunks start at multiples of their size: a row's bits depend on where its keys stand, and on
 // no thread count.
-constexpr int64_t kChunk = 6 * kTile;
+constexpr int64_t kChunk = 4 * kTile;
 
 constexpr float kLog2E = 1.44269504F;
 constexpr float kLn2 = 0.693147181F;

@@ -118,14 +118,10 @@ TEST_P(FastTargetTest, SeveralPanelsTilesAndChunksMatchTheReference) {
   }
 }
 
-TEST_P(FastTargetTest, ARowHasTheSameBitsAloneAndAmongOthers) {
+// Alone a row goes another way than among many, and 16 bits another than 32.
+void ExpectSameBitsAlone(const Problem& p, uint64_t seed) {
   const DirectKernel kernel = Fast();
-  std::mt19937_64 random(24);
-  Problem p = Sized(1, 90, kChunk + 60, 20, 33);
-  p.causal = true;
-  p.softcap = 3;
-  p.sinks = {{0.5}};
-  p.diagonal_offset = {kChunk - 30};
+  std::mt19937_64 random(seed);
   const Inputs inputs = RandomInputs(random, p);
   const DirectResult all = kernel.Run(p, inputs);
   for (int64_t i = 0; i < p.q_len; i += 7) {
@@ -140,6 +136,26 @@ TEST_P(FastTargetTest, ARowHasTheSameBitsAloneAndAmongOthers) {
     for (int64_t c = 0; c < p.value_dim; ++c) {
       ASSERT_EQ(alone.out.At(0, 0, 0, c), all.out.At(0, 0, i, c)) << "row " << i << " lane " << c;
     }
+  }
+}
+
+TEST_P(FastTargetTest, ARowHasTheSameBitsAloneAndAmongOthers) {
+  Problem p = Sized(1, 90, kChunk + 60, 20, 33);
+  p.causal = true;
+  p.softcap = 3;
+  p.sinks = {{0.5}};
+  p.diagonal_offset = {kChunk - 30};
+  ExpectSameBitsAlone(p, 24);
+}
+
+TEST_P(FastTargetTest, EveryDTypeHasTheSameBitsAloneAndAmongOthers) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    Problem p = Sized(1, 20, kTile + 21, 19, 48);
+    p.dtype = dtype;
+    p.causal = true;
+    p.diagonal_offset = {kTile + 10};  // the first rows miss some keys, the last none
+    SCOPED_TRACE(Name(dtype));
+    ExpectSameBitsAlone(p, 30);
   }
 }
 

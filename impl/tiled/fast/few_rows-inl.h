@@ -32,12 +32,14 @@ class FewRowsKernel final : public BlockKernel {
         query_step_(PaddedToVectors(call_.head_dim)),
         value_step_(PaddedToVectors(call_.value_dim)),
         rows_(fast),
-        tile_(fast, /*whole_vectors=*/true),
+        tile_(fast),
         reader_(call_),
         queries_(kFewRows * query_step_),
-        keys_(call_.head_dim * kTile),
+        keys_(call_.head_dim * kKeysAtOnce),
         scores_(kFewRows * kTile),
-        total_(PartSize()) {}
+        total_(PartSize()) {
+    std::fill_n(scores_.get(), kFewRows * kTile, 0.0F);  // those of rows that a block lacks
+  }
 
   int64_t PartSize() const override { return 2 * kSumsStep + kFewRows * value_step_; }
   KeySpan keys() const override { return rows_.keys(); }
@@ -90,22 +92,17 @@ class FewRowsKernel final : public BlockKernel {
   }
 
   void Finish() override {
-    const Floats d;
     const RowSums sums = SumsOf(total_.get());
-    HWY_ALIGN float reciprocals[kSumsStep];
-    for (int64_t r = 0; r < rows_.size(); r += lanes_) {
-      hn::StoreU(ReciprocalOf(sums, static_cast<size_t>(r)), d, reciprocals + r);
-    }
-    for (int64_t r = 0; r < rows_.size(); ++r) {
-      float* const row = ValueSums(total_.get(), r);
-      Scale(row, hn::Lanes(d), static_cast<size_t>(value_step_ / lanes_),
-            hn::Set(d, reciprocals[r]));
-      WriteOut(call_, rows_.block(), rows_[r], row);
-      if (call_.lse) WriteLse(call_, rows_.block(), rows_[r], sums, static_cast<size_t>(r));
-    }
+    const Sums values{ValueSums(total_.get(), 0), static_cast<size_t>(value_step_)};
+    WriteOuts(call_, rows_, 0, rows_.size(), sums, values);
+    if (call_.lse) WriteLses(call_, rows_, 0, rows_.size(), sums);
   }
 
  private:
+  // Keys that are transposed before their scores are computed: they stay in the first cache.
+  static constexpr int64_t kKeysAtOnce = 64;
+  static_assert(kTile % kKeysAtOnce == 0);
+
   // Maxima and sums of weights, for whole vectors of rows.
   static constexpr int64_t kSumsStep = PaddedToVectors(kFewRows);
 
@@ -139,23 +136,21 @@ class FewRowsKernel final : public BlockKernel {
     const TileRange keys = UnionIn(tile, has_hidden);
     if (keys.empty() || (fast_.has_masks && !rows_.SeesAny(tile, 0, rows_.size()))) return;
     ComputeScores(tile, keys);
-    for (int64_t r = 0; r < rows_.size(); ++r) TakeMaximum(keys, r, part);
-    const bool all_finite = !has_hidden || tile_.ValuesAreFinite();
-    AddValues(all_finite ? tile_.Values() : tile_.FiniteValues(), keys, ValueSums(part, 0));
-    if (all_finite) return;
-    tile_.AddOthers(rows_, 0, rows_.size(), Scores(), {ValueSums(part, 0), 1, value_step_});
+    TakeMaxima(keys, part);
+    AddTileValues(keys, has_hidden, ValueSums(part, 0));
   }
 
   ScoreTile Scores() const { return {scores_.get(), 1, kTile}; }
 
   void ComputeScores(const Tile& tile, const TileRange& keys) {
-    const FloatRows stored = tile_.Keys();
     const int64_t padded = (tile.count + lanes_ - 1) / lanes_ * lanes_;
-    const auto rows = static_cast<size_t>(rows_.size());
-    for (int64_t n = 0; n < padded; n += lanes_) TransposeKeys(stored, tile.count, n);
-    Accumulate(rows, static_cast<size_t>(padded / lanes_),
-               {queries_.get(), static_cast<size_t>(query_step_), 1}, {keys_.get(), kTile},
-               {scores_.get(), kTile}, static_cast<size_t>(call_.head_dim), /*is_fresh=*/true);
+    if (tile_.has_even_keys()) {
+      WithStorage(call_.dtype, [&](auto zero) {
+        MultiplyKeys(tile_.EvenKeys<decltype(zero)>(), tile.count, padded);
+      });
+    } else {
+      MultiplyKeys(tile_.Keys(), tile.count, padded);
+    }
     if (fast_.cap != 0) CapScores(padded);
     if (call_.bias || call_.alibi_slopes) rows_.AddBiases(tile, keys, 0, rows_.size(), Scores());
     if (fast_.has_masks) rows_.HideMasked(tile, keys, 0, rows_.size(), Scores());
@@ -167,13 +162,29 @@ class FewRowsKernel final : public BlockKernel {
     }
   }
 
+  template <typename T>
+  void MultiplyKeys(const Rows<T>& keys, int64_t count, int64_t padded) {
+    for (int64_t first = 0; first < padded; first += kKeysAtOnce) {
+      const int64_t last = std::min(first + kKeysAtOnce, padded);
+      for (int64_t n = first; n < last; n += lanes_) {
+        TransposeKeys(keys, count, n, keys_.get() + n - first);
+      }
+      AccumulateFew<float>(
+          static_cast<size_t>(rows_.size()), static_cast<size_t>((last - first) / lanes_),
+          {queries_.get(), static_cast<size_t>(query_step_), 1}, {keys_.get(), kKeysAtOnce},
+          {scores_.get() + first, kTile}, static_cast<size_t>(call_.head_dim), /*is_fresh=*/true);
+    }
+  }
+
   // A vector of keys from key n on; lanes behind the last one repeat it.
-  void TransposeKeys(const FloatRows& keys, int64_t count, int64_t n) {
-    const float* rows[kLanes];
+  template <typename T>
+  void TransposeKeys(const Rows<T>& keys, int64_t count, int64_t n, float* out) const {
+    const T* rows[kLanes];
     for (int64_t lane = 0; lane < lanes_; ++lane) {
       rows[lane] = keys.data + std::min(n + lane, count - 1) * keys.step;
     }
-    Transpose(rows, static_cast<size_t>(call_.head_dim), 1, keys_.get() + n, kTile);
+    Transpose(rows, static_cast<size_t>(call_.head_dim), 1, out, kKeysAtOnce,
+              static_cast<size_t>(lanes_ * keys.step));
   }
 
   void CapScores(int64_t padded) {
@@ -187,11 +198,29 @@ class FewRowsKernel final : public BlockKernel {
     }
   }
 
-  // The online softmax of row r over the whole tile; what is outside of `keys` is -infinity.
-  void TakeMaximum(const TileRange& keys, int64_t r, float* part) {
+  // The online softmax over the whole tile; what is outside of `keys` is -infinity.
+  void TakeMaxima(const TileRange& keys, float* part) {
+    const Floats d;
+    const RowSums sums = SumsOf(part);
+    float weights[kFewRows] = {};
+    float factors[kFewRows] = {};
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      factors[r] = Exponentiate(r, sums);
+      if (factors[r] == 1) continue;
+      Scale(ValueSums(part, r), hn::Lanes(d), static_cast<size_t>(value_step_ / lanes_),
+            hn::Set(d, factors[r]));
+    }
+    SumWeights(keys, weights);
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      const Vector before = hn::Set(d, sums.weight[r]), factor = hn::Set(d, factors[r]);
+      sums.weight[r] = hn::GetLane(hn::MulAdd(before, factor, hn::Set(d, weights[r])));
+    }
+  }
+
+  // Turns the scores of row r into weights. What it has summed is to be multiplied by the result.
+  float Exponentiate(int64_t r, const RowSums& sums) {
     const Floats d;
     float* const scores = &Scores().At(0, r);
-    const RowSums sums = SumsOf(part);
     const Vector old = hn::Set(d, sums.max[r]);
     Vector max = old;
     for (int64_t n = 0; n < kTile; n += lanes_) max = hn::Max(max, hn::LoadU(d, scores + n));
@@ -200,23 +229,46 @@ class FewRowsKernel final : public BlockKernel {
     for (int64_t n = 0; n < kTile; n += lanes_) {
       hn::StoreU(Exp2(hn::Sub(hn::LoadU(d, scores + n), shift)), d, scores + n);
     }
-    float weight = 0;
-    for (int64_t n = keys.first; n < keys.last; ++n) weight += scores[n];
-    const Vector factor = Exp2(hn::Sub(old, shift));
-    const Vector before = hn::Set(d, sums.weight[r]);
-    sums.weight[r] = hn::GetLane(hn::MulAdd(before, factor, hn::Set(d, weight)));
     sums.max[r] = hn::GetLane(max);
-    if (IsOne(factor)) return;
-    Scale(ValueSums(part, r), hn::Lanes(d), static_cast<size_t>(value_step_ / lanes_), factor);
+    return hn::GetLane(Exp2(hn::Sub(old, shift)));
   }
 
-  void AddValues(const FloatRows& values, const TileRange& keys, float* sums) const {
-    const auto step = static_cast<size_t>(values.step);
-    Accumulate(static_cast<size_t>(rows_.size()), static_cast<size_t>(value_step_ / lanes_),
-               {scores_.get() + keys.first, kTile, 1},
-               {values.data + keys.first * values.step, step},
-               {sums, static_cast<size_t>(value_step_)},
-               static_cast<size_t>(keys.last - keys.first), /*is_fresh=*/false);
+  // In the order of keys, as a panel does. Several rows go side by side, since each has to wait for its
+  // last sum.
+  void SumWeights(const TileRange& keys, float* weights) const {
+    constexpr int64_t kOneByOne = 2;
+    for (int64_t r = 0; r < rows_.size() && rows_.size() <= kOneByOne; ++r) {
+      for (int64_t n = keys.first; n < keys.last; ++n) weights[r] += Scores().At(n, r);
+    }
+    for (int64_t n = keys.first; n < keys.last && rows_.size() > kOneByOne; ++n) {
+      for (int64_t r = 0; r < kFewRows; ++r) weights[r] += Scores().At(n, r);
+    }
+  }
+
+  void AddTileValues(const TileRange& keys, bool has_hidden, float* sums) {
+    if (!has_hidden && tile_.has_even_values()) {
+      return WithStorage(call_.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        if constexpr (kInVectors<T>) {
+          AddValues(tile_.EvenValues<T>(), keys, sums);
+        } else {
+          AddValues(tile_.Values(), keys, sums);
+        }
+      });
+    }
+    const bool all_finite = !has_hidden || tile_.ValuesAreFinite();
+    AddValues(all_finite ? tile_.Values() : tile_.FiniteValues(), keys, sums);
+    if (all_finite) return;
+    tile_.AddOthers(rows_, 0, rows_.size(), Scores(), {sums, 1, value_step_});
+  }
+
+  template <typename T>
+  void AddValues(const Rows<T>& values, const TileRange& keys, float* sums) const {
+    AccumulateFew<T>(static_cast<size_t>(rows_.size()), static_cast<size_t>(value_step_ / lanes_),
+                     {scores_.get() + keys.first, kTile, 1},
+                     {values.data + keys.first * values.step, static_cast<size_t>(values.step)},
+                     {sums, static_cast<size_t>(value_step_)},
+                     static_cast<size_t>(keys.last - keys.first), /*is_fresh=*/false);
   }
 
   const FastCall& fast_;
@@ -227,7 +279,7 @@ class FewRowsKernel final : public BlockKernel {
   KeyTile tile_;
   const RowReader reader_;
   AlignedFloats queries_;  // [kFewRows, head_dim padded]
-  AlignedFloats keys_;     // [head_dim, kTile]
+  AlignedFloats keys_;     // [head_dim, kKeysAtOnce]
   AlignedFloats scores_;   // [kFewRows, kTile]
   AlignedFloats total_;    // a part
 };

@@ -21,25 +21,18 @@ HWY_BEFORE_NAMESPACE();
 namespace attest::tiled_fast::HWY_NAMESPACE {
 
 // Row n is data[n * step] and what follows.
-struct FloatRows {
-  const float* data;
+template <typename T>
+struct Rows {
+  const T* data;
   int64_t step;
 };
+using FloatRows = Rows<float>;
 
 // Reads rows of a call. The call must outlive it.
 class RowReader {
  public:
   explicit RowReader(const CallView& call) : call_(call), fp8_(call) {}
 
-  // The row where it lies, where that is as floats side by side; else read into `out`, and `out`.
-  const float* QueryInPlace(int64_t b, int64_t h, int64_t i, float* out) const {
-    if (call_.dtype == DType::kF32 && !call_.fp8) {
-      const RowSpan<const float> row = call_.QueryAt<float>(b, h, i);
-      if (row.stride == 1) return row.data;
-    }
-    Query(b, h, i, out);
-    return out;
-  }
   void Query(int64_t b, int64_t h, int64_t i, float* out) const {
     if (call_.fp8) return fp8_.Query(b, h, i, out);
     WithStorage(call_.dtype, [&](auto zero) {
@@ -66,13 +59,15 @@ class RowReader {
 
 class KeyTile {
  public:
-  // `whole_vectors`: value rows are read vector by vector, to the end of the last one.
-  KeyTile(const FastCall& fast, bool whole_vectors)
+  // Value rows can be read vector by vector, to the end of the last one.
+  explicit KeyTile(const FastCall& fast)
       : call_(fast.call),
         reader_(fast.call),
-        keys_in_place_(InPlace(fast.call, fast.call.k) && fast.call.head_dim > 0),
-        values_in_place_(InPlace(fast.call, fast.call.v) && fast.call.value_dim > 0 &&
-                         (!whole_vectors || fast.call.value_dim % 16 == 0)),
+        has_even_keys_(IsEven(fast.call, fast.call.k) && fast.call.head_dim > 0),
+        has_even_values_(IsEven(fast.call, fast.call.v) && fast.call.value_dim > 0 &&
+                         fast.call.value_dim % 16 == 0),
+        keys_in_place_(has_even_keys_ && fast.call.dtype == DType::kF32),
+        values_in_place_(has_even_values_ && fast.call.dtype == DType::kF32),
         key_step_(PaddedToVectors(fast.call.head_dim)),
         value_step_(PaddedToVectors(fast.call.value_dim)),
         keys_(keys_in_place_ ? 0 : kTile * key_step_),
@@ -87,24 +82,29 @@ class KeyTile {
     has_keys_ = has_values_ = has_checked_ = false;
   }
 
+  // Whether keys, or values, lie at even distances and can be read there, vector by vector, as T: what
+  // stores the call's elements.
+  bool has_even_keys() const { return has_even_keys_; }
+  bool has_even_values() const { return has_even_values_; }
+  template <typename T>
+  Rows<T> EvenKeys() const {
+    return {call_.KeyAt<T>(batch_, kv_head_, tile_.first).data, call_.k.strides[2]};
+  }
+  template <typename T>
+  Rows<T> EvenValues() const {
+    return {call_.ValueAt<T>(batch_, kv_head_, tile_.first).data, call_.v.strides[2]};
+  }
+
   FloatRows Keys() {
-    if (keys_in_place_) {
-      return {call_.KeyAt<float>(batch_, kv_head_, tile_.first).data, call_.k.strides[2]};
-    }
-    for (int64_t n = 0; n < tile_.count && !has_keys_; ++n) {
-      reader_.Key(batch_, kv_head_, tile_.first + n, keys_.get() + n * key_step_);
-    }
+    if (keys_in_place_) return EvenKeys<float>();
+    if (!has_keys_) LoadKeys();
     has_keys_ = true;
     return {keys_.get(), key_step_};
   }
 
   FloatRows Values() {
-    if (values_in_place_) {
-      return {call_.ValueAt<float>(batch_, kv_head_, tile_.first).data, call_.v.strides[2]};
-    }
-    for (int64_t n = 0; n < tile_.count && !has_values_; ++n) {
-      reader_.Value(batch_, kv_head_, tile_.first + n, values_.get() + n * value_step_);
-    }
+    if (values_in_place_) return EvenValues<float>();
+    if (!has_values_) LoadValues();
     has_values_ = true;
     return {values_.get(), value_step_};
   }
@@ -151,33 +151,65 @@ class KeyTile {
   }
 
  private:
-  // Whether all rows of a head are floats at even distances.
-  static bool InPlace(const CallView& call, const TensorView& tensor) {
-    const StorageView& storage = call.storage;
-    return call.dtype == DType::kF32 && !call.fp8 && tensor.strides[3] == 1 && storage.past == 0 &&
-           !call.is_paged() && storage.ring_start.empty();
+  void LoadKeys() {
+    if (has_even_keys_) {
+      return WithStorage(call_.dtype, [&](auto zero) {
+        const auto rows = EvenKeys<decltype(zero)>();
+        LoadRows(rows.data, rows.step, tile_.count, call_.head_dim, keys_.get(), key_step_);
+      });
+    }
+    for (int64_t n = 0; n < tile_.count; ++n) {
+      reader_.Key(batch_, kv_head_, tile_.first + n, keys_.get() + n * key_step_);
+    }
   }
 
-  // A product with 0 is NaN where a factor is not finite, and so is every sum with it.
+  void LoadValues() {
+    if (has_even_values_) {
+      return WithStorage(call_.dtype, [&](auto zero) {
+        const auto rows = EvenValues<decltype(zero)>();
+        LoadRows(rows.data, rows.step, tile_.count, call_.value_dim, values_.get(), value_step_);
+      });
+    }
+    for (int64_t n = 0; n < tile_.count; ++n) {
+      reader_.Value(batch_, kv_head_, tile_.first + n, values_.get() + n * value_step_);
+    }
+  }
+
+  static bool IsEven(const CallView& call, const TensorView& tensor) {
+    const StorageView& storage = call.storage;
+    return !call.fp8 && tensor.strides[3] == 1 && storage.past == 0 && !call.is_paged() &&
+           storage.ring_start.empty();
+  }
+
+  // A product with 0 is NaN where a factor is not finite, and so is every sum with it. Several sums, since
+  // each has to wait for its last product.
   bool AreFinite(const FloatRows& rows) const {
     const Floats d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    Vector sum = hn::Zero(d);
+    const Vector zero = hn::Zero(d);
+    Vector sums[4] = {zero, zero, zero, zero};
     float rest = 0;
     for (int64_t n = 0; n < tile_.count; ++n) {
       const float* row = rows.data + n * rows.step;
       int64_t c = 0;
+      for (; c + 4 * lanes <= call_.value_dim; c += 4 * lanes) {
+#pragma GCC unroll 4
+        for (int64_t k = 0; k < 4; ++k) {
+          sums[k] = hn::MulAdd(hn::LoadU(d, row + c + k * lanes), zero, sums[k]);
+        }
+      }
       for (; c + lanes <= call_.value_dim; c += lanes) {
-        sum = hn::MulAdd(hn::LoadU(d, row + c), hn::Zero(d), sum);
+        sums[0] = hn::MulAdd(hn::LoadU(d, row + c), zero, sums[0]);
       }
       for (; c < call_.value_dim; ++c) rest += row[c] * 0;
     }
+    const Vector sum = hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
     return hn::AllTrue(d, hn::Eq(sum, sum)) && rest == 0;
   }
 
   const CallView& call_;
   const RowReader reader_;
-  const bool keys_in_place_, values_in_place_;
+  const bool has_even_keys_, has_even_values_, keys_in_place_, values_in_place_;
   const int64_t key_step_, value_step_;  // of the rows below
   AlignedFloats keys_, values_;
   std::unique_ptr<AlignedFloats> finite_;

@@ -33,27 +33,36 @@ HWY_INLINE Vector ReciprocalOf(const RowSums& sums, size_t n) {
   return hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), weight));
 }
 
-// The row of out, where floats side by side can be written to it; else null.
-inline float* OutInPlace(const CallView& call, const Block& block, const BlockRow& row) {
-  if (call.dtype != DType::kF32) return nullptr;
-  const RowSpan<float> out = call.OutAt<float>(block.batch, row.head, row.i);
-  return out.stride == 1 ? out.data : nullptr;
+// Rows first .. last of the block, whose sums begin at 0 of `sums` and
+// `values`: out.
+template <typename T>
+void WriteOutsAs(const CallView& call, const BlockRows& rows, int64_t first, int64_t last,
+                 const RowSums& sums, const Sums& values) {
+  const Floats d;
+  HWY_ALIGN float reciprocals[kLanes] = {};
+  for (int64_t r = first; r < last; ++r) {
+    const auto n = static_cast<size_t>(r - first), lane = n % hn::Lanes(d);
+    if (lane == 0) hn::Store(ReciprocalOf(sums, n), d, reciprocals);
+    const RowSpan<T> out = call.OutAt<T>(rows.block().batch, rows[r].head, rows[r].i);
+    StoreRow<T>(values.data + n * values.step, reciprocals[lane], call.value_dim, out);
+  }
 }
 
-inline void WriteOut(const CallView& call, const Block& block, const BlockRow& row,
-                     const float* out) {
+inline void WriteOuts(const CallView& call, const BlockRows& rows, int64_t first, int64_t last,
+                      const RowSums& sums, const Sums& values) {
   WithStorage(call.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    StoreRow<T>(out, call.value_dim, call.OutAt<T>(block.batch, row.head, row.i));
+    WriteOutsAs<decltype(zero)>(call, rows, first, last, sums, values);
   });
 }
 
-// From row n of the sums: -infinity where that has seen nothing. The call wants lse.
-inline void WriteLse(const CallView& call, const Block& block, const BlockRow& row,
-                     const RowSums& sums, size_t n) {
-  const float weight = sums.weight[n];
-  call.LseAt<float>(block.batch, row.head, row.i) =
-      weight == 0 ? kMinusInfinity : sums.max[n] * kLn2 + std::log(weight);
+// Likewise lse: -infinity where a row has seen nothing. The call wants it.
+inline void WriteLses(const CallView& call, const BlockRows& rows, int64_t first, int64_t last,
+                      const RowSums& sums) {
+  for (int64_t r = first; r < last; ++r) {
+    const float weight = sums.weight[r - first];
+    call.LseAt<float>(rows.block().batch, rows[r].head, rows[r].i) =
+        weight == 0 ? kMinusInfinity : sums.max[r - first] * kLn2 + std::log(weight);
+  }
 }
 
 }  // namespace attest::tiled_fast::HWY_NAMESPACE

@@ -5,8 +5,9 @@
 //     and of vectors: a tile below the diagonal is one, one on it becomes a staircase;
 //  2. scores[key][row] = sum over components of k[key][c] * q[c][row], in segments;
 //  3. softcap, biases and hidden keys (-infinity) where there are any, and the online softmax;
-//  4. sums[c][row] += v[key][c] * weight[key][row], in segments.
-// Keys and values are read as they lie, one element at a time into all lanes: nothing of them is packed.
+//  4. sums[row][c] += weight[key][row] * v[key][c], the keys that some of a few rows may see.
+// Vectors hold rows up to the weights, and components from there on: so the softmax has no sums across
+// lanes, values are read and results written as they lie, and keys too, an element at a time.
 #if defined(ATTEST_TILED_FAST_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTEST_TILED_FAST_PANEL_INL_H_
 #undef ATTEST_TILED_FAST_PANEL_INL_H_
@@ -36,15 +37,25 @@ struct Segment {
   size_t vectors() const { return last_vector - first_vector; }
 };
 
+// Rows that are given the same keys of a tile where they do not see the same.
+constexpr size_t kRowsTogether = 8;
+
+// Half-open range of keys of a tile.
+struct RowRange {
+  int32_t first, last;
+};
+
 // What of a tile has to be computed for a panel.
 struct TilePlan {
-  Segment segments[kTile / kRows];
+  Segment segments[(kTile + kRows - 1) / kRows];
   size_t count = 0;
   bool has_hidden = false;  // something in a segment is outside of a row's range
   std::span<const Segment> all() const { return {segments, count}; }
 };
 
 class PanelKernel final : public BlockKernel {
+  using Integers = hn::RebindToSigned<Floats>;
+
  public:
   PanelKernel(const FastCall& fast, int64_t rows)
       : fast_(fast),
@@ -54,15 +65,15 @@ class PanelKernel final : public BlockKernel {
         width_(vectors_ * lanes_),
         panels_((static_cast<size_t>(rows) + width_ - 1) / width_),
         head_dim_(static_cast<size_t>(call_.head_dim)),
-        value_dim_(static_cast<size_t>(call_.value_dim)),
-        panel_size_((value_dim_ + 2) * width_),
+        value_step_(static_cast<size_t>(PaddedToVectors(call_.value_dim))),
+        panel_size_((value_step_ + 2) * width_),
         rows_(fast),
-        tile_(fast, /*whole_vectors=*/false),
+        tile_(fast),
         reader_(call_),
         queries_(static_cast<int64_t>(panels_ * head_dim_ * width_)),
         scores_(kTile * static_cast<int64_t>(width_)),
         total_(PartSize()),
-        row_step_(static_cast<size_t>(PaddedToVectors(std::max(call_.head_dim, call_.value_dim)))),
+        row_step_(static_cast<size_t>(PaddedToVectors(call_.head_dim))),
         row_(static_cast<int64_t>(lanes_ * row_step_)) {}
 
   int64_t PartSize() const override { return static_cast<int64_t>(panels_ * panel_size_); }
@@ -76,7 +87,10 @@ class PanelKernel final : public BlockKernel {
   }
 
   void Clear() override {
-    Clear(total_.get());
+    for (size_t p = 0; p < used_panels_; ++p) {
+      ClearSums(total_.get(), p);
+      ClearValues(total_.get(), p);
+    }
     if (!call_.sinks) return;
     for (int64_t r = 0; r < rows_.size(); ++r) {
       const RowSums sums = SumsOf(total_.get(), static_cast<size_t>(r) / width_);
@@ -85,7 +99,10 @@ class PanelKernel final : public BlockKernel {
   }
 
   void RunChunk(int64_t chunk, float* part) override {
-    Clear(part);
+    for (size_t p = 0; p < used_panels_; ++p) {
+      ClearSums(part, p);
+      has_values_[p] = false;
+    }
     const Block& block = rows_.block();
     const int64_t end = std::min((chunk + 1) * kChunk, rows_.keys().last);
     for (int64_t first = chunk * kChunk; first < end; first += kTile) {
@@ -95,38 +112,51 @@ class PanelKernel final : public BlockKernel {
       tile_.Turn(block.batch, block.kv_head, tile);
       for (size_t p = 0; p < used_panels_; ++p) RunTile(p, tile, part);
     }
+    for (size_t p = 0; p < used_panels_; ++p) {
+      if (!has_values_[p]) ClearValues(part, p);
+    }
   }
 
   void Merge(const float* part) override {
+    const Floats d;
+    HWY_ALIGN float of_total[kLanes], of_part[kLanes];
     for (size_t p = 0; p < used_panels_; ++p) {
       const RowSums total = SumsOf(total_.get(), p), other = SumsOf(const_cast<float*>(part), p);
-      for (size_t n = 0; n < width_; n += lanes_) {
-        const MergeFactors by = MergeRows(total, other, n);
-        for (size_t c = 0; c < value_dim_; ++c) {
-          const size_t at = p * panel_size_ + (2 + c) * width_ + n;
-          ScaleAndAdd(total_.get() + at, by.total, part + at, by.part, lanes_);
+      for (size_t r = 0; r < RowsOf(p); r += lanes_) {
+        const MergeFactors by = MergeRows(total, other, r);
+        hn::Store(by.total, d, of_total);
+        hn::Store(by.part, d, of_part);
+        for (size_t lane = 0; lane < std::min(lanes_, RowsOf(p) - r); ++lane) {
+          const size_t at = p * panel_size_ + 2 * width_ + (r + lane) * value_step_;
+          ScaleAndAdd(total_.get() + at, hn::Set(d, of_total[lane]), part + at,
+                      hn::Set(d, of_part[lane]), value_step_);
         }
       }
     }
   }
 
   void Finish() override {
-    for (int64_t first = 0; first < rows_.size(); first += static_cast<int64_t>(lanes_)) {
-      FinishVector(first);
+    for (size_t p = 0; p < used_panels_; ++p) {
+      const RowSums sums = SumsOf(total_.get(), p);
+      WriteOuts(call_, rows_, FirstRow(p), LastRow(p), sums,
+                {ValueSums(total_.get(), p), value_step_});
+      if (call_.lse) WriteLses(call_, rows_, FirstRow(p), LastRow(p), sums);
     }
   }
 
  private:
-  // A panel's share of a part: maxima, sums of weights, then value_dim rows of sums.
+  // A panel's share of a part: maxima, sums of weights, then for each row its sums of values.
   RowSums SumsOf(float* part, size_t p) const {
     return {part + p * panel_size_, part + p * panel_size_ + width_};
   }
   float* ValueSums(float* part, size_t p) const { return part + p * panel_size_ + 2 * width_; }
 
-  void Clear(float* part) const {
-    std::fill_n(part, used_panels_ * panel_size_, 0.0F);
-    for (size_t p = 0; p < used_panels_; ++p)
-      std::fill_n(SumsOf(part, p).max, width_, kMinusInfinity);
+  void ClearSums(float* part, size_t p) const {
+    std::fill_n(SumsOf(part, p).max, width_, kMinusInfinity);
+    std::fill_n(SumsOf(part, p).weight, width_, 0.0F);
+  }
+  void ClearValues(float* part, size_t p) const {
+    std::fill_n(ValueSums(part, p), RowsOf(p) * value_step_, 0.0F);
   }
 
   // Rows first .. last of the block are those of panel p.
@@ -135,8 +165,7 @@ class PanelKernel final : public BlockKernel {
     return std::min(static_cast<int64_t>((p + 1) * width_), rows_.size());
   }
 
-  // The scratch row of a lane.
-  float* RowOf(size_t lane) const { return row_.get() + lane * row_step_; }
+  size_t RowsOf(size_t p) const { return static_cast<size_t>(LastRow(p) - FirstRow(p)); }
 
   void PackQueries(size_t p) {
     for (size_t v = 0; v < vectors_ && FirstRow(p) + static_cast<int64_t>(v * lanes_) < LastRow(p);
@@ -146,36 +175,34 @@ class PanelKernel final : public BlockKernel {
     SetCommonKeys(p);
   }
 
-  // Lanes behind the last row repeat it.
+  // Rows whose elements lie side by side are read there, others by way of scratch.
   void PackVector(size_t p, size_t v) {
-    const float* rows[kLanes];
-    for (size_t lane = 0; lane < lanes_; ++lane) {
-      const auto r = FirstRow(p) + static_cast<int64_t>(v * lanes_ + lane);
-      const BlockRow& row = rows_[std::min(r, LastRow(p) - 1)];
-      rows[lane] = reader_.QueryInPlace(rows_.block().batch, row.head, row.i, RowOf(lane));
+    const int64_t batch = rows_.block().batch;
+    if (call_.fp8 || call_.q.strides[3] != 1) {
+      return PackRows<float>(p, v, /*ahead=*/0, [&](const BlockRow& row, size_t lane) {
+        float* const scratch = row_.get() + lane * row_step_;
+        reader_.Query(batch, row.head, row.i, scratch);
+        return scratch;
+      });
     }
-    Transpose(rows, head_dim_, fast_.query_factor, QueriesOf(p) + v * lanes_, width_);
+    WithStorage(call_.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      PackRows<T>(p, v, static_cast<size_t>(call_.q.strides[2]) * lanes_,
+                  [&](const BlockRow& row, size_t) {
+                    return call_.QueryAt<T>(batch, row.head, row.i).data;
+                  });
+    });
   }
 
-  // Rows first .. first + lanes of the block: those of one vector.
-  void FinishVector(int64_t first) {
-    const Block& block = rows_.block();
-    const size_t p = static_cast<size_t>(first) / width_, n = static_cast<size_t>(first) % width_;
-    const RowSums sums = SumsOf(total_.get(), p);
-    const int64_t count = std::min(static_cast<int64_t>(lanes_), rows_.size() - first);
-    float* out[kLanes];
+  // data_of(row, lane) is where a row's elements lie. Lanes behind the last row repeat it.
+  template <typename T, typename DataOf>
+  void PackRows(size_t p, size_t v, size_t ahead, const DataOf& data_of) {
+    const T* rows[kLanes];
     for (size_t lane = 0; lane < lanes_; ++lane) {
-      out[lane] = static_cast<int64_t>(lane) < count
-                      ? OutInPlace(call_, block, rows_[first + static_cast<int64_t>(lane)])
-                      : nullptr;
-      if (out[lane] == nullptr) out[lane] = RowOf(lane);
+      const auto r = FirstRow(p) + static_cast<int64_t>(v * lanes_ + lane);
+      rows[lane] = data_of(rows_[std::min(r, LastRow(p) - 1)], lane);
     }
-    TransposeBack(ValueSums(total_.get(), p) + n, width_, ReciprocalOf(sums, n), value_dim_, out);
-    for (size_t lane = 0; lane < static_cast<size_t>(count); ++lane) {
-      const BlockRow& row = rows_[first + static_cast<int64_t>(lane)];
-      if (out[lane] == RowOf(lane)) WriteOut(call_, block, row, out[lane]);
-      if (call_.lse) WriteLse(call_, block, row, sums, n + lane);
-    }
+    Transpose(rows, head_dim_, fast_.query_factor, QueriesOf(p) + v * lanes_, width_, ahead);
   }
 
   float* QueriesOf(size_t p) const { return queries_.get() + p * head_dim_ * width_; }
@@ -196,45 +223,68 @@ class PanelKernel final : public BlockKernel {
     if (plan.count == 0) return;
     if (fast_.has_masks && !rows_.SeesAny(tile, FirstRow(p), LastRow(p))) return;
     ComputeScores(p, tile, plan);
-    TakeMaxima(SumsOf(part, p), ValueSums(part, p), plan);
+    TakeMaxima(p, part, plan);
     const ScoreTile weights{scores_.get(), static_cast<int64_t>(width_), 1};
     const bool all_finite = !(plan.has_hidden || fast_.has_masks) || tile_.ValuesAreFinite();
-    AddValues(all_finite ? tile_.Values() : tile_.FiniteValues(), ValueSums(part, p), plan);
+    const FloatRows values = all_finite ? tile_.Values() : tile_.FiniteValues();
+    if (plan.has_hidden) {
+      AddVisibleValues(p, values, part);
+    } else {
+      AddValues(p, 0, RowsOf(p), {0, static_cast<int32_t>(tile.count)}, values, part);
+    }
+    has_values_[p] = true;
     if (all_finite) return;
-    const ScoreTile sums{ValueSums(part, p), static_cast<int64_t>(width_), 1};
+    const ScoreTile sums{ValueSums(part, p), 1, static_cast<int64_t>(value_step_)};
     tile_.AddOthers(rows_, FirstRow(p), LastRow(p), weights, sums);
   }
 
-  void MakePlan(size_t p, const Tile& tile, TilePlan& plan) const {
+  void MakePlan(size_t p, const Tile& tile, TilePlan& plan) {
     const auto keys = static_cast<size_t>(tile.count);
-    const size_t used = (static_cast<size_t>(LastRow(p) - FirstRow(p)) + lanes_ - 1) / lanes_;
+    const size_t used = (RowsOf(p) + lanes_ - 1) / lanes_;
     if (common_keys_[p].first <= tile.first && tile.first + tile.count <= common_keys_[p].last) {
       plan.segments[plan.count++] = {0, keys, 0, used};
       return;
     }
     plan.has_hidden = true;
-    TileRange ranges[kVectors];
-    for (size_t v = 0; v < used; ++v) ranges[v] = RangeOfVector(p, v, tile);
+    SetRanges(p, tile);
+    RowRange ranges[kVectors];
+    for (size_t v = 0; v < used; ++v) ranges[v] = UnionOfVector(v);
     for (size_t n = 0; n < keys; n += kRows) {
       AddToPlan({n, std::min(n + kRows, keys), 0, used}, ranges, plan);
     }
   }
 
-  // The union of what the rows of vector v may see.
-  TileRange RangeOfVector(size_t p, size_t v, const Tile& tile) const {
-    TileRange range{tile.count, 0};
-    const int64_t first = FirstRow(p) + static_cast<int64_t>(v * lanes_);
-    const int64_t last = std::min(first + static_cast<int64_t>(lanes_), LastRow(p));
-    for (int64_t r = first; r < last; ++r) {
-      const TileRange one = rows_.RangeIn(tile, r);
-      if (one.empty()) continue;
-      range = {std::min(range.first, one.first), std::max(range.last, one.last)};
+  // What each row of the panel may see of the tile; lanes behind the last row
+  // repeat it.
+  void SetRanges(size_t p, const Tile& tile) {
+    for (size_t r = 0; r < width_; ++r) {
+      const size_t row = std::min(r, RowsOf(p) - 1);
+      const TileRange range = rows_.RangeIn(tile, FirstRow(p) + static_cast<int64_t>(row));
+      from_[r] = range.empty() ? int32_t{kTile} : static_cast<int32_t>(range.first);
+      to_[r] = range.empty() ? 0 : static_cast<int32_t>(range.last);
     }
-    return range;
+  }
+
+  // Of what the rows of vector v see, as SetRanges has it; and what all of them see.
+  RowRange UnionOfVector(size_t v) const {
+    const Integers d;
+    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + v * lanes_))),
+            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + v * lanes_)))};
+  }
+  RowRange CommonOfVector(size_t v) const {
+    const Integers d;
+    return {hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, from_ + v * lanes_))),
+            hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, to_ + v * lanes_)))};
+  }
+
+  // What rows first .. last see.
+  RowRange UnionOf(size_t first, size_t last) const {
+    return {*std::min_element(from_ + first, from_ + last),
+            *std::max_element(to_ + first, to_ + last)};
   }
 
   // Adds the keys of `next` for the vectors that they concern, and those between.
-  static void AddToPlan(Segment next, const TileRange* ranges, TilePlan& plan) {
+  static void AddToPlan(Segment next, const RowRange* ranges, TilePlan& plan) {
     const auto concerns = [&](size_t v) {
       return static_cast<size_t>(ranges[v].first)<next.last&& static_cast<size_t>(ranges[v].last)>
           next.first;
@@ -259,8 +309,10 @@ class PanelKernel final : public BlockKernel {
     for (const Segment& s : plan.all()) {
       const size_t lane = s.first_vector * lanes_;
       float* const scores = scores_.get() + s.first * width_ + lane;
-      Accumulate(s.keys(), s.vectors(), {keys.data + s.first * step, step, 1},
-                 {QueriesOf(p) + lane, width_}, {scores, width_}, head_dim_, /*is_fresh=*/true);
+      Accumulate<kRows, kVectors, /*kByRow=*/true, float>(
+          s.keys(), s.vectors(), {keys.data + s.first * step, step, 1},
+          {QueriesOf(p) + lane, width_}, {scores, width_}, head_dim_,
+          /*is_fresh=*/true);
       if (fast_.cap != 0) CapScores(scores, s);
     }
     if (call_.alibi_slopes || fast_.has_masks || plan.has_hidden) AdjustScores(p, tile, plan);
@@ -288,23 +340,16 @@ class PanelKernel final : public BlockKernel {
       if (call_.bias || call_.alibi_slopes) rows_.AddBiases(tile, keys, first, last, scores);
       if (fast_.has_masks) rows_.HideMasked(tile, keys, first, last, scores);
     }
-    for (size_t v = 0; v < vectors_ && plan.has_hidden; ++v) HideOutside(p, tile, v, plan);
+    for (size_t v = 0; v < vectors_ && plan.has_hidden; ++v) HideOutside(v, plan);
   }
 
   // Sets the scores of vector v that are outside of their row's range to -infinity.
-  void HideOutside(size_t p, const Tile& tile, size_t v, const TilePlan& plan) {
+  void HideOutside(size_t v, const TilePlan& plan) {
     const Floats d;
-    HWY_ALIGN float first[hn::MaxLanes(Floats())] = {};
-    HWY_ALIGN float last[hn::MaxLanes(Floats())] = {};
-    TileRange common{0, tile.count};
-    for (size_t lane = 0; lane < lanes_; ++lane) {
-      const auto r = FirstRow(p) + static_cast<int64_t>(v * lanes_ + lane);
-      const TileRange range = rows_.RangeIn(tile, std::min(r, LastRow(p) - 1));
-      first[lane] = static_cast<float>(range.first);
-      last[lane] = static_cast<float>(range.last);
-      common = {std::max(common.first, range.first), std::min(common.last, range.last)};
-    }
-    const Vector from = hn::Load(d, first), to = hn::Load(d, last);
+    const Integers integers;
+    const RowRange common = CommonOfVector(v);
+    const Vector from = hn::ConvertTo(d, hn::LoadU(integers, from_ + v * lanes_));
+    const Vector to = hn::ConvertTo(d, hn::LoadU(integers, to_ + v * lanes_));
     for (const Segment& s : plan.all()) {
       if (v < s.first_vector || v >= s.last_vector) continue;
       const size_t begin = std::clamp(static_cast<size_t>(common.first), s.first, s.last);
@@ -327,8 +372,9 @@ class PanelKernel final : public BlockKernel {
   }
 
   // The online softmax: new maxima, weights in place of scores, what was summed scaled to them.
-  void TakeMaxima(const RowSums& sums, float* values, const TilePlan& plan) {
+  void TakeMaxima(size_t p, float* part, const TilePlan& plan) {
     const Floats d;
+    const RowSums sums = SumsOf(part, p);
     Vector max[kVectors], shift[kVectors], weight[kVectors];
     for (size_t v = 0; v < vectors_; ++v) max[v] = hn::LoadU(d, sums.max + v * lanes_);
     for (const Segment& s : plan.all()) {
@@ -351,7 +397,19 @@ class PanelKernel final : public BlockKernel {
       const Vector factor = Exp2(hn::Sub(hn::LoadU(d, sums.max + n), shift[v]));
       hn::StoreU(max[v], d, sums.max + n);
       hn::StoreU(hn::MulAdd(hn::LoadU(d, sums.weight + n), factor, weight[v]), d, sums.weight + n);
-      if (!IsOne(factor)) Scale(values + n, width_, value_dim_, factor);
+      if (has_values_[p] && !IsOne(factor)) ScaleValues(p, n, factor, part);
+    }
+  }
+
+  // The sums of the vector of rows from row n on.
+  void ScaleValues(size_t p, size_t n, Vector factors, float* part) const {
+    const Floats d;
+    HWY_ALIGN float of_row[kLanes];
+    hn::Store(factors, d, of_row);
+    for (size_t r = n; r < std::min(n + lanes_, RowsOf(p)); ++r) {
+      if (of_row[r - n] == 1) continue;
+      Scale(ValueSums(part, p) + r * value_step_, lanes_, value_step_ / lanes_,
+            hn::Set(d, of_row[r - n]));
     }
   }
 
@@ -369,20 +427,37 @@ class PanelKernel final : public BlockKernel {
     }
   }
 
-  void AddValues(const FloatRows& values, float* sums, const TilePlan& plan) const {
-    const auto step = static_cast<size_t>(values.step);
-    for (const Segment& s : plan.all()) {
-      const size_t lane = s.first_vector * lanes_;
-      Accumulate(value_dim_, s.vectors(), {values.data + s.first * step, 1, step},
-                 {scores_.get() + s.first * width_ + lane, width_}, {sums + lane, width_}, s.keys(),
-                 /*is_fresh=*/false);
+  // Few rows at a time, for they see different keys. What some of them do not
+  // see has a weight of 0.
+  void AddVisibleValues(size_t p, const FloatRows& values, float* part) const {
+    for (size_t v = 0; v < RowsOf(p); v += lanes_) {
+      const size_t end = std::min(v + lanes_, RowsOf(p));
+      for (size_t r = v; r < end; r += kRowsTogether) {
+        const size_t last = std::min(r + kRowsTogether, end);
+        AddValues(p, r, last, UnionOf(r, last), values, part);
+      }
     }
+  }
+
+  // To rows first .. last of the panel, which have sums already or begin with
+  // these.
+  void AddValues(size_t p, size_t first, size_t last, const RowRange& keys, const FloatRows& values,
+                 float* part) const {
+    const size_t count = static_cast<size_t>(std::max(keys.last - keys.first, 0));
+    const size_t key = count == 0 ? 0 : static_cast<size_t>(keys.first);
+    const auto step = static_cast<size_t>(values.step);
+    Accumulate<kTall, kTallVectors, /*kByRow=*/false, float>(
+        last - first, value_step_ / lanes_, {scores_.get() + key * width_ + first, 1, width_},
+        {values.data + key * step, step}, {ValueSums(part, p) + first * value_step_, value_step_},
+        count, !has_values_[p]);
   }
 
   const FastCall& fast_;
   const CallView& call_;
-  const size_t lanes_, vectors_, width_, panels_;  // rows a vector, vectors a panel, rows a panel
-  const size_t head_dim_, value_dim_;
+  const size_t lanes_, vectors_, width_,
+      panels_;  // rows a vector, vectors a panel, rows a panel
+  const size_t head_dim_;
+  const size_t value_step_;  // value_dim, padded
   const size_t panel_size_;  // of a part, in floats
   BlockRows rows_;
   KeyTile tile_;
@@ -390,9 +465,11 @@ class PanelKernel final : public BlockKernel {
   AlignedFloats queries_;  // [panels, head_dim, width]
   AlignedFloats scores_;   // [kTile, width]
   AlignedFloats total_;    // a part
-  const size_t row_step_;  // the larger of both dims, padded
-  AlignedFloats row_;      // [lanes, row_step]: rows on their way from and to storage
+  const size_t row_step_;  // head_dim, padded
+  AlignedFloats row_;      // [lanes, row_step]: queries on their way from storage
   KeySpan common_keys_[kMaxPanels];
+  bool has_values_[kMaxPanels] = {};  // whether the part has sums of values, else they begin at 0
+  int32_t from_[kVectors * kLanes], to_[kVectors * kLanes];  // of SetRanges
   size_t used_panels_ = 0;
 };
 

@@ -55,15 +55,17 @@ KeySpan ChunksOf(const BlockKernel& kernel) {
   return {kernel.keys().first / kChunk, CeilDiv(kernel.keys().last, kChunk)};
 }
 
+// Without sinks the first chunk's sums are the total so far.
 void RunBlock(const FastCall& fast, const Block& block, BlockKernel& kernel, float* part) {
   kernel.Start(block);
   const KeySpan chunks = ChunksOf(kernel);
-  if (chunks.last - chunks.first == 1 && !fast.call.sinks) {
-    kernel.RunChunk(chunks.first, kernel.Total());
-    return kernel.Finish();
+  int64_t c = chunks.first;
+  if (c < chunks.last && !fast.call.sinks) {
+    kernel.RunChunk(c++, kernel.Total());
+  } else {
+    kernel.Clear();
   }
-  kernel.Clear();
-  for (int64_t c = chunks.first; c < chunks.last; ++c) {
+  for (; c < chunks.last; ++c) {
     kernel.RunChunk(c, part);
     kernel.Merge(part);
   }

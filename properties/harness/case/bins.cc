@@ -7,13 +7,16 @@
 #include <fmt/format.h>
 
 #include "impl/attention/visibility.h"
+#include "properties/harness/case/gradients.h"
 #include "properties/harness/case/offers.h"
 
 namespace attest {
 namespace {
 
 std::string Bin(std::string_view dimension, std::string_view value) {
-  return std::string(dimension) + "=" + std::string(value);
+  std::string bin(dimension);
+  bin.reserve(dimension.size() + 1 + value.size());
+  return bin.append("=").append(value);
 }
 
 // One flag that is counted in pairs: whether a case has it, and whether a contract offers it.
@@ -93,7 +96,9 @@ std::vector<std::string_view> FlagsOf(const Case& c) {
 void AddPairs(const std::vector<std::string_view>& flags, std::vector<std::string>& bins) {
   for (size_t a = 0; a < flags.size(); ++a) {
     for (size_t b = a + 1; b < flags.size(); ++b) {
-      bins.push_back(Bin("pair", std::string(flags[a]) + "+" + std::string(flags[b])));
+      std::string& bin = bins.emplace_back("pair=");
+      bin.reserve(bin.size() + flags[a].size() + 1 + flags[b].size());
+      bin.append(flags[a]).append("+").append(flags[b]);
     }
   }
 }
@@ -267,6 +272,16 @@ void RequireStorage(const Contract& c, std::vector<std::string>& bins) {
   if (c.Has(Feature::kPacked)) bins.push_back("storage=packed");
 }
 
+// What a backward call may have, flag by flag: that of a forward call, and gradients of its own.
+void RequireGradients(const Contract& c, std::vector<std::string>& bins) {
+  if (!c.backward) return;
+  bins.push_back("gradients=any");
+  if (c.HasBackward(Feature::kPacked)) bins.push_back("gradients=packed");
+  for (const std::string_view flag : OfferedFlags(BackwardContract(c))) {
+    bins.push_back(Bin("gradients", flag));
+  }
+}
+
 // Pairs whose halves are offered and do not go together.
 void ErasePairsApart(const Contract& c, std::vector<std::string>& bins) {
   if (!c.Has(Feature::kMaskWithBias)) std::erase(bins, "pair=mask+bias");
@@ -311,6 +326,15 @@ std::vector<std::string> BinsOf(const Case& c) {
   return bins;
 }
 
+std::vector<std::string> GradientBinsOf(const Case& c) {
+  std::vector<std::string> bins;
+  if (!c.problem.want_gradients) return bins;
+  bins.push_back("gradients=any");
+  for (const std::string_view flag : FlagsOf(c)) bins.push_back(Bin("gradients", flag));
+  if (c.storage.packed) bins.push_back("gradients=packed");
+  return bins;
+}
+
 std::vector<std::string> RequiredBins(const Contract& contract) {
   const std::vector<std::string_view> flags = OfferedFlags(contract);
   std::vector<std::string> bins;
@@ -318,12 +342,17 @@ std::vector<std::string> RequiredBins(const Contract& contract) {
   RequireSizes(contract, bins);
   RequireVisibility(contract, flags, bins);
   RequireStorage(contract, bins);
+  RequireGradients(contract, bins);
   AddPairs(flags, bins);
   ErasePairsApart(contract, bins);
   std::ranges::sort(bins);
   const auto repeated = std::ranges::unique(bins);
   bins.erase(repeated.begin(), repeated.end());
   return bins;
+}
+
+void BinCounts::AddGradients(const Case& call) {
+  for (const std::string& bin : GradientBinsOf(call)) ++counts_[bin];
 }
 
 void BinCounts::Add(const Case& c) {

@@ -17,6 +17,8 @@ namespace attest {
 // The names of the bins that a case falls into: "dtype=f32", "empty_rows=middle",
 // "pair=causal+mask", ...
 std::vector<std::string> BinsOf(const Case& c);
+// Those of a call that had a backward pass: "gradients=any", "gradients=softcap", ...; none of others.
+std::vector<std::string> GradientBinsOf(const Case& c);
 
 // The bins that a contract makes reachable; a plan must reach them all.
 std::vector<std::string> RequiredBins(const Contract& contract);
@@ -25,6 +27,8 @@ std::vector<std::string> RequiredBins(const Contract& contract);
 class BinCounts {
  public:
   void Add(const Case& c);
+  // Counts the call of a case, which a property may have derived, among the backward passes.
+  void AddGradients(const Case& call);
   void Merge(const BinCounts& other);
   void Merge(const std::map<std::string, int64_t>& counts);
   const std::map<std::string, int64_t>& counts() const { return counts_; }

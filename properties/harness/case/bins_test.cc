@@ -101,6 +101,22 @@ TEST(BinsTest, OnlyWhatAContractOffersIsRequired) {
   EXPECT_THAT(RequiredBins(NarrowContract()), Not(Contains("alignment=top_left")));
 }
 
+TEST(BinsTest, BackwardCallsHaveBinsByWhatTheyCarry) {
+  Case c;
+  EXPECT_TRUE(GradientBinsOf(c).empty());
+  c.problem.want_gradients = c.problem.causal = true;
+  EXPECT_THAT(GradientBinsOf(c), testing::ElementsAre("gradients=any", "gradients=causal"));
+  Contract contract = BareContract();
+  EXPECT_THAT(RequiredBins(contract), Not(Contains("gradients=any")));
+  contract.features = {Feature::kMask, Feature::kBias};
+  contract.backward.emplace({Feature::kMask});
+  EXPECT_THAT(RequiredBins(contract), IsSupersetOf({"gradients=any", "gradients=mask"}));
+  EXPECT_THAT(RequiredBins(contract), Not(Contains("gradients=bias")));
+  BinCounts counts;
+  counts.AddGradients(c);
+  EXPECT_EQ(counts.counts().at("gradients=causal"), 1);
+}
+
 TEST(BinsTest, CountsAddAndMerge) {
   BinCounts a, b;
   a.Add(Case{});

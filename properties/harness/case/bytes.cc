@@ -58,12 +58,16 @@ struct Version {
   HiddenBits mask, bias;
   size_t overrides_at, override_slots;
   Most most;
+  int layouts;  // so many; those that came later have no number
 };
-constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4, kSmall};
-constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2, kSmall};
-constexpr Version kThree = {3,     kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
-                            kLarge};
-constexpr const Version* kVersions[] = {&kOne, &kTwo, &kThree};
+constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4, kSmall, 4};
+constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2, kSmall, 6};
+constexpr Version kThree = {3,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
+                            kLarge, 6};
+constexpr Version kFour = {4,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
+                           kLarge, 8};
+static_assert(kFour.layouts == kLayoutCount, "a new layout needs a new version");
+constexpr const Version* kVersions[] = {&kOne, &kTwo, &kThree, &kFour};
 static_assert(kOne.overrides_at + kOne.override_slots * kOverrideBytes == kCaseBytes);
 static_assert(kTwo.overrides_at + kTwo.override_slots * kOverrideBytes == kCaseBytes);
 
@@ -316,7 +320,7 @@ Refusal Encode(const Case& c, const Version& version, CaseRecord& r) {
 }
 
 const Version& VersionOf(const CaseRecord& r) {
-  for (const Version* version : {&kTwo, &kThree}) {
+  for (const Version* version : {&kTwo, &kThree, &kFour}) {
     if (r[kAtVersion] == version->number) return *version;
   }
   return kOne;
@@ -350,7 +354,7 @@ Case DecodeCase(std::span<const uint8_t> bytes) {
   c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kRecordBiasFamilies);
   c.recipe.seed = LoadField(r, kAtSeed, 8);
   c.layouts = DecodeLayouts(r[kAtLayouts]);
-  if (version.number > kOne.number) DecodeFeatures(r, c);
+  if (version.number > kOne.number) DecodeFeatures(r, version.layouts, c);
   c.placement = (r[kAtFlags] & kBeginFlag) != 0 ? Placement::kBegin : Placement::kEnd;
   for (size_t slot = 0; slot < version.override_slots; ++slot) {
     DecodeOverride(r, version.overrides_at + slot * kOverrideBytes, c);

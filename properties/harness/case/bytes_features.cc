@@ -219,10 +219,10 @@ unsigned FlagsOf(const Case& c) {
 
 constexpr Layout Layouts::*kTensors[] = {&Layouts::q, &Layouts::k, &Layouts::v, &Layouts::out};
 
-void DecodeLayouts(const CaseRecord& r, Layouts& layouts) {
+void DecodeLayouts(const CaseRecord& r, int known, Layouts& layouts) {
   for (unsigned n = 0; n < 4; ++n) {
     const int low = (r[kAtLayoutLow] >> (2 * n)) & 3, high = (r[kAtLayoutHigh] >> n) & 1;
-    layouts.*kTensors[n] = static_cast<Layout>((low + 4 * high) % kLayoutCount);
+    layouts.*kTensors[n] = static_cast<Layout>((low + 4 * high) % known);
   }
 }
 
@@ -304,7 +304,7 @@ bool HasNewFeatures(const Case& c) {
          is_new(l.out);
 }
 
-void DecodeFeatures(const CaseRecord& r, Case& c) {
+void DecodeFeatures(const CaseRecord& r, int layouts, Case& c) {
   Problem& p = c.problem;
   const auto flags = static_cast<unsigned>(LoadField(r, kAtFeatures, 2));
   const auto on = [&](unsigned flag) { return (flags & flag) != 0; };
@@ -323,7 +323,7 @@ void DecodeFeatures(const CaseRecord& r, Case& c) {
   if (on(kFp8Flag)) p.fp8 = DecodeFp8(r, flags);
   if (on(kBiasF32Flag)) p.bias_dtype = DType::kF32;
   if (on(kScoresFlag)) p.want_scores = static_cast<ScoreMode>((r[kAtLayoutHigh] >> 4) & 3);
-  DecodeLayouts(r, c.layouts);
+  DecodeLayouts(r, layouts, c.layouts);
   c.storage = DecodeStorage(r, p);
   c.storage.without_present = on(kWithoutPresentFlag);  // MendStorage drops it without a past
   MendStorage(c);

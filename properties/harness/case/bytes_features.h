@@ -42,8 +42,8 @@ Refusal StoreHidden(const char* name, const BitPlane& plane, const HiddenBits& h
 bool HasNewFeatures(const Case& c);
 
 // Version 2's own fields: bytes 60 to 187, beside layouts at byte 14. The case's sizes, options and
-// masks must be there already.
-void DecodeFeatures(const CaseRecord& r, Case& c);
+// masks must be there already. `layouts`: how many the record's version knows.
+void DecodeFeatures(const CaseRecord& r, int layouts, Case& c);
 Refusal EncodeFeatures(const Case& c, CaseRecord& r);
 
 }  // namespace attest

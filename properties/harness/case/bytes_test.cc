@@ -57,12 +57,12 @@ TEST(BytesTest, SparseBytesTooAreValid) {
   }
 }
 
-TEST(BytesTest, VersionTwoHoldsEveryFeatureAndDecodesAnyBytes) {
+TEST(BytesTest, LaterVersionsHoldEveryFeatureAndDecodeAnyBytes) {
   Draw draw(11);
   BinCounts seen;
   for (int n = 0; n < 1500; ++n) {
     auto bytes = RandomBytes(draw, kCaseBytes);
-    bytes[0] = 2;
+    bytes[0] = n % 3 == 1 ? 4 : 2;
     if (n % 5 == 0) {  // both lengths and no plane, as packed sequences want it
       bytes[9] = 16;
       bytes[58] = bytes[59] = bytes[61] = 0;
@@ -305,6 +305,7 @@ uint64_t HashOfVersion(uint8_t version) {
 TEST(BytesTest, EveryVersionMeansWhatItAlwaysMeant) {
   EXPECT_EQ(HashOfVersion(1), 0x49b8786ebe8d7f67u);
   EXPECT_EQ(HashOfVersion(2), 0x4d7b177c9fcdd2d4u);
+  EXPECT_EQ(HashOfVersion(4), 0xb3ca8e6627f9f09au);
 }
 
 }  // namespace

@@ -106,8 +106,13 @@ enum class Layout : uint8_t {
   kTransposed,  // len innermost: the last dimension has a stride other than 1
   kPackedQkv,   // a part of one tensor [batch, len, q_heads + 2 kv_heads, dim]: bshd with gaps
   kSharedHead,  // every head at the same address (stride 0), and so equal; of k and v only
+  kFarHeads,    // bhsd whose heads lie more than 2^31 elements apart: no offset fits 32 bits
+  kFarRows,     // bshd whose positions do
 };
-inline constexpr int kLayoutCount = 6;
+inline constexpr int kLayoutCount = 8;
+constexpr bool IsFar(Layout layout) {
+  return layout == Layout::kFarHeads || layout == Layout::kFarRows;
+}
 std::string_view Name(Layout layout);
 std::optional<Layout> ParseLayout(std::string_view name);
 

@@ -32,16 +32,23 @@ bool SameValue(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
-bool SameCase(const Case& a, const Case& b) {
+bool SameComputation(const Case& a, const Case& b) {
   const auto same_literal = [](const auto& x, const auto& y) {
     return x.first == y.first && SameArray(x.second, y.second);
   };
-  return a.problem == b.problem && SameScale(a.problem.scale, b.problem.scale) &&
+  const auto shares = [](Layout layout) { return layout == Layout::kSharedHead; };
+  return a.recipe == b.recipe && a.problem == b.problem &&
+         SameScale(a.problem.scale, b.problem.scale) &&
          SamePerHead(a.problem.alibi_slopes, b.problem.alibi_slopes) &&
-         SamePerHead(a.problem.sinks, b.problem.sinks) && a.storage == b.storage &&
-         a.recipe == b.recipe && std::ranges::equal(a.overrides, b.overrides, SameOverride) &&
-         std::ranges::equal(a.literals, b.literals, same_literal) && a.layouts == b.layouts &&
-         a.placement == b.placement;
+         SamePerHead(a.problem.sinks, b.problem.sinks) &&
+         shares(a.layouts.k) == shares(b.layouts.k) && shares(a.layouts.v) == shares(b.layouts.v) &&
+         std::ranges::equal(a.overrides, b.overrides, SameOverride) &&
+         std::ranges::equal(a.literals, b.literals, same_literal);
+}
+
+bool SameCase(const Case& a, const Case& b) {
+  return a.storage == b.storage && a.layouts == b.layouts && a.placement == b.placement &&
+         SameComputation(a, b);
 }
 
 }  // namespace attest

@@ -232,13 +232,23 @@ void DrawOutputsAndType(Draw& draw, const Contract& contract, Case& c) {
   }
 }
 
+// The layouts that keep a worker's mapping. Far ones cost a new one each, so that few cases of other properties have
+// them.
+std::vector<Layout> NearOnes(std::vector<Layout> layouts) {
+  std::erase_if(layouts, IsFar);
+  return layouts;
+}
+
 // Packed sequences have one layout, whatever the strides.
 Layouts DrawLayouts(Draw& draw, const Contract& contract, bool is_packed) {
   const std::vector<Layout> offered = OfferedLayouts(contract);
   const Layout plain = offered.front();
   if (draw.Percent(60) || is_packed) return Layouts{plain, plain, plain, plain};
-  const std::vector<Layout> of_keys = OfferedKeyLayouts(contract);
-  return Layouts{draw.Pick(offered), draw.Pick(of_keys), draw.Pick(of_keys), draw.Pick(offered)};
+  const bool is_near = !draw.OneIn(16);
+  const std::vector<Layout> all = is_near ? NearOnes(offered) : offered;
+  const std::vector<Layout> keys = OfferedKeyLayouts(contract);
+  const std::vector<Layout> of_keys = is_near ? NearOnes(keys) : keys;
+  return Layouts{draw.Pick(all), draw.Pick(of_keys), draw.Pick(of_keys), draw.Pick(all)};
 }
 
 // The families whose answers need no tolerance come up half the time.

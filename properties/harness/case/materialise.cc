@@ -13,22 +13,21 @@
 namespace attest {
 namespace {
 
-using ElementFunction = double (RecipeData::*)(const Element&) const;
-
-struct TensorRecipe {
-  DataTensor tensor;
-  ElementFunction function;
-  bool shares_head = false;  // every head holds what the first one gets
-};
-
 // Rounds the values of one tensor to what it can hold.
 class Rounder {
  public:
   Rounder(const Problem& p, DataTensor tensor)
       : type_(TypeOf(p, tensor)), scale_(IsFp8(type_) ? ScaleOf(p, tensor) : 1) {}
 
+  void Round(std::vector<double>& values) const {
+    if (type_ == DType::kF32) {  // nearly all
+      for (double& value : values) value = static_cast<double>(static_cast<float>(value));
+    } else if (type_ != DType::kF64) {
+      for (double& value : values) value = (*this)(value);
+    }
+  }
+
   double operator()(double value) const {
-    if (type_ == DType::kF32) return static_cast<double>(static_cast<float>(value));  // nearly all
     if (!IsFp8(type_)) return RoundTo(type_, value);
     const double most = TraitsOf(type_).max_finite;
     const double units = std::isfinite(value) ? std::clamp(value / scale_, -most, most) : value;
@@ -40,26 +39,16 @@ class Rounder {
   const double scale_;
 };
 
-void FillRow(const Rounder& rounded, const RecipeData& data, const TensorRecipe& recipe, Element e,
-             double* row, int64_t lanes) {
-  const uint64_t row_hash = data.RowHash(recipe.tensor, e.batch, e.head, e.position);
-  for (e.lane = 0; e.lane < lanes; ++e.lane) {
-    e.hash = RecipeData::ElementHash(row_hash, e.lane);
-    row[e.lane] = rounded((data.*recipe.function)(e));
-  }
-}
-
-Array FromRecipe(const Problem& p, const RecipeData& data, const TensorRecipe& recipe) {
-  Array array(ShapeOf(p, recipe.tensor));
+// With `shares_head` every head holds what the first one gets.
+Array FromRecipe(const Problem& p, const RecipeData& data, DataTensor tensor, bool shares_head) {
+  Array array(ShapeOf(p, tensor));
   if (array.empty()) return array;
   const Shape4& shape = array.shape;
-  const Rounder rounded(p, recipe.tensor);
-  double* row = array.values.data();
+  double* plane = array.values.data();
   for (int64_t b = 0; b < shape[0]; ++b)
-    for (int64_t h = 0; h < shape[1]; ++h)
-      for (int64_t i = 0; i < shape[2]; ++i, row += shape[3])
-        FillRow(rounded, data, recipe, Element{0, b, recipe.shares_head ? 0 : h, i, 0}, row,
-                shape[3]);
+    for (int64_t h = 0; h < shape[1]; ++h, plane += shape[2] * shape[3])
+      data.FillPlane(tensor, b, shares_head ? 0 : h, shape[2], shape[3], plane);
+  Rounder(p, tensor).Round(array.values);
   return array;
 }
 
@@ -112,21 +101,21 @@ double RoundedFor(const Problem& p, DataTensor tensor, double value) {
 Inputs Materialise(const Case& c) {
   const Problem& p = c.problem;
   const RecipeData data(c);
-  const auto make = [&](DataTensor tensor, ElementFunction function, Layout layout) {
+  const auto make = [&](DataTensor tensor, Layout layout) {
     const auto literal = c.literals.find(tensor);
     if (literal != c.literals.end()) return literal->second;
-    return FromRecipe(p, data, {tensor, function, layout == Layout::kSharedHead});
+    return FromRecipe(p, data, tensor, layout == Layout::kSharedHead);
   };
   Inputs inputs;
-  inputs.q = make(DataTensor::kQ, &RecipeData::Q, Layout::kBhsd);
-  inputs.k = make(DataTensor::kK, &RecipeData::K, c.layouts.k);
-  inputs.v = make(DataTensor::kV, &RecipeData::V, c.layouts.v);
+  inputs.q = make(DataTensor::kQ, Layout::kBhsd);
+  inputs.k = make(DataTensor::kK, c.layouts.k);
+  inputs.v = make(DataTensor::kV, c.layouts.v);
   if (p.bias) {
-    inputs.bias = make(DataTensor::kBias, &RecipeData::Bias, Layout::kBhsd);
+    inputs.bias = make(DataTensor::kBias, Layout::kBhsd);
     HideBias(*p.bias, inputs.bias);
   }
   if (p.want_gradients) {
-    inputs.dout = make(DataTensor::kDout, &RecipeData::Dout, Layout::kBhsd);
+    inputs.dout = make(DataTensor::kDout, Layout::kBhsd);
   }
   for (const Override& o : c.overrides) {
     Array& target = TensorOf(inputs, o.tensor);

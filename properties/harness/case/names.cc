@@ -57,7 +57,9 @@ constexpr Names<Layout, kLayoutCount> kLayouts = {{{Layout::kBhsd, "bhsd"},
                                                    {Layout::kGapped, "gapped"},
                                                    {Layout::kTransposed, "transposed"},
                                                    {Layout::kPackedQkv, "packed_qkv"},
-                                                   {Layout::kSharedHead, "shared_head"}}};
+                                                   {Layout::kSharedHead, "shared_head"},
+                                                   {Layout::kFarHeads, "far_heads"},
+                                                   {Layout::kFarRows, "far_rows"}}};
 
 constexpr Names<ScoreMode, 4> kScoreModes = {{{ScoreMode::kRaw, "raw"},
                                               {ScoreMode::kCapped, "capped"},

@@ -74,9 +74,9 @@ bool OffersDiagonal(const Contract& contract) {
 }
 
 bool CanExpressDiagonal(const Contract& contract, const Problem& p) {
+  if (contract.causal_offset.count(CausalOffset::kExplicit) != 0) return true;
   const std::vector<Alignment> offered = OfferedAlignments(contract, p.key_lengths.has_value());
   return std::ranges::any_of(offered, [&](Alignment alignment) {
-    if (alignment == Alignment::kExplicit) return true;
     std::vector<int64_t> offsets = OffsetsFor(alignment, p);
     offsets.resize(static_cast<size_t>(p.batch));  // top-left is empty: all zero
     for (int64_t b = 0; b < p.batch; ++b) {
@@ -112,11 +112,15 @@ std::vector<Layout> OfferedLayouts(const Contract& contract) {
   const bool bshd = contract.layouts.count(TensorLayout::kBshd) != 0;
   const bool any = contract.strides == Strides::kAny;
   std::vector<Layout> layouts;
+  layouts.reserve(kLayoutCount);
   if (bhsd || any) layouts.push_back(Layout::kBhsd);
   if (bshd || any) layouts.push_back(Layout::kBshd);
   if (any || (bhsd && contract.strides != Strides::kDense)) layouts.push_back(Layout::kGapped);
   if (any) layouts.push_back(Layout::kTransposed);
   if (any) layouts.push_back(Layout::kPackedQkv);
+  const bool far = contract.far_strides && contract.strides != Strides::kDense;
+  if (far && (any || bhsd)) layouts.push_back(Layout::kFarHeads);
+  if (far && (any || bshd)) layouts.push_back(Layout::kFarRows);
   if (layouts.empty()) layouts.push_back(Layout::kBhsd);
   return layouts;
 }
@@ -128,12 +132,13 @@ std::vector<Layout> OfferedKeyLayouts(const Contract& contract) {
 }
 
 bool OffersLayouts(const Contract& contract, const Layouts& layouts) {
-  const auto is_in = [](Layout layout, const std::vector<Layout>& offered) {
-    return std::ranges::find(offered, layout) != offered.end();
+  const std::vector<Layout> keys = OfferedKeyLayouts(contract);
+  const auto is_offered = [&](Layout layout, bool of_keys) {
+    return (of_keys || layout != Layout::kSharedHead) &&
+           std::ranges::find(keys, layout) != keys.end();
   };
-  const std::vector<Layout> all = OfferedLayouts(contract), keys = OfferedKeyLayouts(contract);
-  return is_in(layouts.q, all) && is_in(layouts.out, all) && is_in(layouts.k, keys) &&
-         is_in(layouts.v, keys);
+  return is_offered(layouts.q, false) && is_offered(layouts.out, false) &&
+         is_offered(layouts.k, true) && is_offered(layouts.v, true);
 }
 
 const Contract& EverythingContract() {

@@ -108,30 +108,18 @@ RecipeData::RecipeData(const Case& c)
   divisor_ = scale == 0 ? 1.0 : scale * query_unit_;
 }
 
-uint64_t RecipeData::RowHash(DataTensor tensor, int64_t batch, int64_t head,
-                             int64_t position) const {
-  uint64_t hash = MixIn(recipe_.seed, static_cast<uint64_t>(tensor) + 1);
-  hash = MixIn(hash, static_cast<uint64_t>(batch));
-  hash = MixIn(hash, static_cast<uint64_t>(head));
-  return MixIn(hash, static_cast<uint64_t>(position));
-}
-
-uint64_t RecipeData::ElementHash(uint64_t row_hash, int64_t lane) {
-  return MixIn(row_hash, static_cast<uint64_t>(lane));
-}
-
 double RecipeData::Plain(const Element& e) const {
   switch (recipe_.scores) {
     case ScoreFamily::kNormal:
-      return Normal(e.hash);
+      return Normal(e.hash());
     case ScoreFamily::kHeavyTailed:
-      return HeavyTailed(e.hash);
+      return HeavyTailed(e.hash());
     case ScoreFamily::kDenormal:
-      return Denormal(traits_, e.hash);
+      return Denormal(traits_, e.hash());
     case ScoreFamily::kSignedZeros:
-      return SignedZero(e.hash);
+      return SignedZero(e.hash());
     default:
-      return SmallInteger(e.hash);
+      return SmallInteger(e.hash());
   }
 }
 
@@ -139,19 +127,19 @@ double RecipeData::KeyScore(const Element& e) const {
   const uint64_t seed_hash = MixBits(recipe_.seed);
   switch (recipe_.scores) {
     case ScoreFamily::kTied:
-      return (e.hash & 1) != 0 ? std::ldexp(1.0, static_cast<int>(seed_hash % 4) - 1) : 0.0;
+      return (e.hash() & 1) != 0 ? std::ldexp(1.0, static_cast<int>(seed_hash % 4) - 1) : 0.0;
     case ScoreFamily::kSpread:
-      return Integer(e.hash, 60 * 1024 + 1, -30 * 1024) / 1024;
+      return Integer(e.hash(), 60 * 1024 + 1, -30 * 1024) / 1024;
     case ScoreFamily::kDominant:  // one key in eight, so that long and short problems have some
-      return e.hash % 8 == 0 ? 40.0 : Integer(e.hash >> 3, 41, -80);
+      return e.hash() % 8 == 0 ? 40.0 : Integer(e.hash() >> 3, 41, -80);
     case ScoreFamily::kAscending:
       return std::ldexp(static_cast<double>(e.position), static_cast<int>(seed_hash % 4) - 2);
     case ScoreFamily::kDescending:
       return std::ldexp(static_cast<double>(-e.position), static_cast<int>(seed_hash % 4) - 2);
     case ScoreFamily::kVeryNegative:  // f16 ends at 65504
-      return Integer(e.hash, dtype_ == DType::kF16 ? 5001 : 10001, 0) * -1.0 - 60000.0;
+      return Integer(e.hash(), dtype_ == DType::kF16 ? 5001 : 10001, 0) * -1.0 - 60000.0;
     default:
-      return (e.hash & 1) != 0 ? 5e4 : -5e4;
+      return (e.hash() & 1) != 0 ? 5e4 : -5e4;
   }
 }
 
@@ -159,14 +147,40 @@ double RecipeData::RowFactor(const Element& e) const {
   switch (recipe_.scores) {
     case ScoreFamily::kTied:
     case ScoreFamily::kSpread:
-      return e.hash % 3 == 0 ? -1.0 : (e.hash % 3 == 1 ? 0.5 : 1.0);
+      return e.hash() % 3 == 0 ? -1.0 : (e.hash() % 3 == 1 ? 0.5 : 1.0);
     case ScoreFamily::kAscending:
     case ScoreFamily::kDescending:
-      return e.hash % 2 == 0 ? 0.5 : 1.0;
+      return e.hash() % 2 == 0 ? 0.5 : 1.0;
     case ScoreFamily::kHuge:
-      return e.hash % 3 == 0 && dtype_ != DType::kF16 ? std::ldexp(1.0, kHugeExponent) : 1.0;
+      return e.hash() % 3 == 0 && dtype_ != DType::kF16 ? std::ldexp(1.0, kHugeExponent) : 1.0;
     default:
       return 1.0;
+  }
+}
+
+void RecipeData::FillPlane(DataTensor tensor, int64_t batch, int64_t head, int64_t positions,
+                           int64_t lanes, double* plane) const {
+  uint64_t hash = MixIn(recipe_.seed, static_cast<uint64_t>(tensor) + 1);
+  hash = MixIn(hash, static_cast<uint64_t>(batch));
+  hash = MixIn(hash, static_cast<uint64_t>(head));
+  const auto fill = [&](auto&& value) {
+    Element e{0, MixIn(hash, static_cast<uint64_t>(-1)), batch, head, 0, 0};
+    for (; e.position < positions; ++e.position) {
+      e.row_hash = MixIn(hash, static_cast<uint64_t>(e.position));
+      for (e.lane = 0; e.lane < lanes; ++e.lane) *plane++ = value(e);
+    }
+  };
+  switch (tensor) {
+    case DataTensor::kQ:
+      return fill([this](const Element& e) { return Q(e); });
+    case DataTensor::kK:
+      return fill([this](const Element& e) { return K(e); });
+    case DataTensor::kV:
+      return fill([this](const Element& e) { return OfValueFamily(recipe_.values, e); });
+    case DataTensor::kBias:
+      return fill([this](const Element& e) { return Bias(e); });
+    case DataTensor::kDout:
+      return fill([this](const Element& e) { return OfValueFamily(recipe_.dout, e); });
   }
 }
 
@@ -182,17 +196,9 @@ double RecipeData::K(const Element& e) const {
   return std::clamp(KeyScore(e) / divisor_, -largest_key_, largest_key_);
 }
 
-double RecipeData::V(const Element& e) const {
-  return OfValueFamily(recipe_.values, DataTensor::kV, e);
-}
-
-double RecipeData::Dout(const Element& e) const {
-  return OfValueFamily(recipe_.dout, DataTensor::kDout, e);
-}
-
-double RecipeData::OfValueFamily(ValueFamily family, DataTensor tensor, const Element& e) const {
+double RecipeData::OfValueFamily(ValueFamily family, const Element& e) const {
   // One value per (batch, head, lane), whatever the key.
-  const auto column = [&] { return ElementHash(RowHash(tensor, e.batch, e.head, -1), e.lane); };
+  const auto column = [&] { return MixIn(e.column_hash, static_cast<uint64_t>(e.lane)); };
   switch (family) {
     case ValueFamily::kOnes:
       return 1.0;
@@ -203,21 +209,21 @@ double RecipeData::OfValueFamily(ValueFamily family, DataTensor tensor, const El
     case ValueFamily::kLabels:
       return static_cast<double>(10 * e.batch + e.head);
     case ValueFamily::kSmallIntegers:
-      return SmallInteger(e.hash);
+      return SmallInteger(e.hash());
     case ValueFamily::kNormal:
-      return Normal(e.hash);
+      return Normal(e.hash());
     case ValueFamily::kHeavyTailed:
-      return HeavyTailed(e.hash);
+      return HeavyTailed(e.hash());
     case ValueFamily::kCancelling:
       return std::ldexp(Integer(column(), 16, 1), static_cast<int>(column() >> 8) & 7) *
              (e.position % 2 == 0 ? 1.0 : -1.0);
     case ValueFamily::kDenormal:
-      return Denormal(traits_, e.hash);
+      return Denormal(traits_, e.hash());
     case ValueFamily::kSignedZeros:
-      return SignedZero(e.hash);
+      return SignedZero(e.hash());
     case ValueFamily::kLarge:
-      return dtype_ == DType::kF16 ? Integer(e.hash, 1875, -937) * 64
-                                   : Integer(e.hash, 2000001, -1000000);
+      return dtype_ == DType::kF16 ? Integer(e.hash(), 1875, -937) * 64
+                                   : Integer(e.hash(), 2000001, -1000000);
   }
   return 0.0;
 }
@@ -225,8 +231,8 @@ double RecipeData::OfValueFamily(ValueFamily family, DataTensor tensor, const El
 double RecipeData::FiniteMask(const Element& e) const {
   constexpr double kFillers[] = {1e4, 3e4, 65504, 1e9, 1e30, std::numeric_limits<double>::max()};
   const double filler = kFillers[MixBits(recipe_.seed) % std::size(kFillers)];
-  const bool whole_row = RowHash(DataTensor::kBias, e.batch, e.head, e.position) % 8 == 0;
-  return whole_row || e.hash % 4 == 0 ? -std::min(filler, largest_bias_) : 0.0;
+  const bool whole_row = e.row_hash % 8 == 0;
+  return whole_row || e.hash() % 4 == 0 ? -std::min(filler, largest_bias_) : 0.0;
 }
 
 double RecipeData::Bias(const Element& e) const {
@@ -234,13 +240,13 @@ double RecipeData::Bias(const Element& e) const {
     case BiasFamily::kZero:
       return 0.0;
     case BiasFamily::kSmallIntegers:
-      return SmallInteger(e.hash);
+      return SmallInteger(e.hash());
     case BiasFamily::kNormal:
-      return Normal(e.hash);
+      return Normal(e.hash());
     case BiasFamily::kWide:
-      return Integer(e.hash, 120 * 256 + 1, -60 * 256) / 256;
+      return Integer(e.hash(), 120 * 256 + 1, -60 * 256) / 256;
     case BiasFamily::kRowConstant:
-      return -Integer(RowHash(DataTensor::kBias, e.batch, e.head, e.position), 10001, 0);
+      return -Integer(e.row_hash, 10001, 0);
     case BiasFamily::kFiniteMask:
       return FiniteMask(e);
   }

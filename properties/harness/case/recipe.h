@@ -7,16 +7,20 @@
 #include <cstdint>
 
 #include "properties/harness/case/case.h"
+#include "properties/harness/case/random.h"
 
 namespace attest {
 
-// Where an element stands, with the hash of (seed, tensor, coordinates).
+// Where an element stands, and what its randomness comes from.
 struct Element {
-  uint64_t hash = 0;
+  uint64_t row_hash = 0;     // of (seed, tensor, batch, head, position)
+  uint64_t column_hash = 0;  // the same for position -1, which stands for all of them
   int64_t batch = 0;
   int64_t head = 0;
   int64_t position = 0;
   int64_t lane = 0;
+
+  uint64_t hash() const { return MixIn(row_hash, static_cast<uint64_t>(lane)); }
 };
 
 // The recipe of one case with what its families need to know of the problem.
@@ -24,23 +28,25 @@ class RecipeData {
  public:
   explicit RecipeData(const Case& c);
 
+  // Sets the `positions` x `lanes` elements from `plane` on to what the tensor holds in one batch item and
+  // head.
+  void FillPlane(DataTensor tensor, int64_t batch, int64_t head, int64_t positions, int64_t lanes,
+                 double* plane) const;
+
+ private:
   double Q(const Element& e) const;
   double K(const Element& e) const;
-  double V(const Element& e) const;
   double Bias(const Element& e) const;
-  double Dout(const Element& e) const;
 
   // The hash of a row of elements; ElementHash adds the lane.
   uint64_t RowHash(DataTensor tensor, int64_t batch, int64_t head, int64_t position) const;
   static uint64_t ElementHash(uint64_t row_hash, int64_t lane);
-
- private:
   double KeyScore(const Element& e) const;   // the score a chosen family wants of a key
   double RowFactor(const Element& e) const;  // what a row multiplies those scores by
   double Plain(const Element& e) const;      // families that draw q and k alike
   double FiniteMask(const Element& e) const;
   // Of v, and of dout, whose positions are queries.
-  double OfValueFamily(ValueFamily family, DataTensor tensor, const Element& e) const;
+  double OfValueFamily(ValueFamily family, const Element& e) const;
 
   Recipe recipe_;
   DType dtype_;

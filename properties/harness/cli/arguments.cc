@@ -130,6 +130,7 @@ tl::expected<Contract, std::string> ContractNamed(const std::string& name, bool 
   contract->dtypes = declared.dtypes;
   contract->layouts = declared.layouts;
   contract->strides = declared.strides;
+  contract->far_strides = declared.far_strides;
   contract->min_alignment = declared.min_alignment;
   contract->limits = declared.limits;
   contract->numerics = declared.numerics;

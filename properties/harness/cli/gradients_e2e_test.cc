@@ -48,6 +48,22 @@ TEST_F(GradientsEndToEnd, ABackwardPassThatIsPromisedAndMissingIsAFinding) {
   EXPECT_THAT(run.out, HasSubstr("attention_backward must stand beside the function"));
 }
 
+// In JavaScript: what is exported is seen as the kernel is loaded.
+TEST_F(GradientsEndToEnd, ABackwardPassInJavaScriptIsChecked) {
+  const ProgramResult run = Check("node:" ATTEST_SOURCE_DIR "/impl/abi/example/backward.mjs");
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+}
+
+TEST_F(GradientsEndToEnd, ABackwardPassThatJavaScriptLacksIsBadInput) {
+  std::ofstream(folder_ + "/mine.mjs")
+      << "export const contract = {contract: 'attest-1', dtypes: ['f32'], features: [], lse: "
+         "'none', "
+         "backward: []};\nexport const attention = ({q}) => q.data;\n";
+  const ProgramResult run = Check("node:mine.mjs");
+  EXPECT_EQ(run.status, 3) << run.out << run.err;
+  EXPECT_THAT(run.err, HasSubstr("attentionBackward must be exported beside attention"));
+}
+
 TEST_F(GradientsEndToEnd, AFaultIsNamedAndReplays) {
   const ProgramResult run = Check("mutant:dq-unscaled");
   EXPECT_EQ(run.status, 1) << run.out << run.err;

@@ -85,11 +85,13 @@ int64_t MostItemsNeeded(Mutation mutation) {
   return needs_three ? 3 : 2;
 }
 
-// The plan that kills it. Two faults need more at once than the smoke plan's few cases bring together: a
-// past, causality, a single query and several new keys; packed items of one query or none.
+// The plan that kills it. Three faults need more at once than the smoke plan's few cases bring together: a
+// past, causality, a single query and several new keys; packed items of one query or none; a backward
+// pass of packed items.
 std::string PlanNeeded(Mutation mutation) {
-  const bool is_rare =
-      mutation == Mutation::kOneQueryNotCausal || mutation == Mutation::kPackedSingleQuery;
+  const bool is_rare = mutation == Mutation::kOneQueryNotCausal ||
+                       mutation == Mutation::kPackedSingleQuery ||
+                       mutation == Mutation::kPackedDoutOfItem0;
   return is_rare ? "quick" : "smoke";
 }
 

@@ -141,7 +141,7 @@ tl::expected<OpenedKernel, OpenError> OpenKernel(const std::string& text,
     return Refuse(
         fmt::format("{}: is no kernel but a model: 'attest check-model {}' checks it", text, text));
   }
-  auto contract = ParseContract((*session)->identity().contract_json);
+  auto contract = ContractOf((*session)->identity());
   if (!contract) {
     return Refuse(fmt::format("{}: malformed contract: {}", text, contract.error()));
   }

@@ -15,11 +15,17 @@ constexpr const char* kCorrect[] = {"mutant",       "mutant:blocked", "tiled",  
                                     "tiled?tile=5", "tiled:fast",     "reference"};
 
 // Models of every kind, position and cache.
-constexpr const char* kCorrectModels[] = {"model:decoder",         "model:gpt",
-                                          "model:stream",          "model:alibi",
-                                          "model:windowed",        "model:paged",
-                                          "model:encoder",         "model:encoder?positions=none",
-                                          "model:encoder-decoder", "model:decoder?dtype=f64"};
+constexpr const char* kCorrectModels[] = {"model:decoder",
+                                          "model:gpt",
+                                          "model:stream",
+                                          "model:chunks",
+                                          "model:alibi",
+                                          "model:windowed",
+                                          "model:paged",
+                                          "model:encoder",
+                                          "model:encoder?positions=none",
+                                          "model:encoder-decoder",
+                                          "model:decoder?dtype=f64"};
 
 std::string_view NameOf(transformer::Base base) {
   switch (base) {
@@ -39,6 +45,8 @@ std::string_view NameOf(transformer::Base base) {
       return "both";
     case transformer::Base::kStream:
       return "stream";
+    case transformer::Base::kChunks:
+      return "chunks";
     case transformer::Base::kBatcher:
       break;
   }

@@ -24,7 +24,7 @@ struct Rule {
   void (*problem)(Problem&) = nullptr;  // what it takes for its problem
   // What it makes of one row.
   void (*row)(const Problem&, const Row&, GradientRow&) = nullptr;
-  bool keeps_dq = false;  // the row's dq is right all the same
+  bool keeps_rows = false;  // dq, dbias and dsink are right all the same
   bool drops_scale = false, drops_key_scale = false;
 };
 
@@ -34,12 +34,9 @@ bool IsLastRow(const Problem& p, const Row& row) {
   return row.query == rows - 1;
 }
 
-Wide SlopeOf(const GradientPair& pair) {
-  return CapSlope(pair.tanh);
-}
-
 void OmitDelta(const Problem&, const Row&, GradientRow& row) {
-  for (GradientPair& pair : row.pairs) pair.dscore = pair.weight * pair.dweight * SlopeOf(pair);
+  for (GradientPair& pair : row.pairs) pair.SetScores(pair.weight * pair.dweight);
+  row.dsink = 0;
 }
 
 void OmitDeltaOfLastRow(const Problem& p, const Row& at, GradientRow& row) {
@@ -47,7 +44,10 @@ void OmitDeltaOfLastRow(const Problem& p, const Row& at, GradientRow& row) {
 }
 
 void OmitSlope(const Problem&, const Row&, GradientRow& row) {
-  for (GradientPair& pair : row.pairs) pair.dscore = pair.weight * (pair.dweight - row.delta);
+  for (GradientPair& pair : row.pairs) {
+    pair.slope = 1;
+    pair.SetScores(pair.weight * (pair.dweight - row.delta));
+  }
 }
 
 void OmitDropoutScale(const Problem&, const Row&, GradientRow& row) {
@@ -55,7 +55,7 @@ void OmitDropoutScale(const Problem&, const Row&, GradientRow& row) {
     if (pair.kept == 0) continue;
     pair.dweight /= pair.kept;
     pair.kept = 1;
-    pair.dscore = pair.weight * (pair.dweight - row.delta) * SlopeOf(pair);
+    pair.SetScores(pair.weight * (pair.dweight - row.delta));
   }
 }
 
@@ -66,6 +66,30 @@ void DropLastRow(const Problem& p, const Row& at, GradientRow& row) {
 void DropFirstHeads(const Problem& p, const Row& at, GradientRow& row) {
   const int64_t ratio = p.heads_per_kv_head();
   if (at.head % ratio != ratio - 1) row.pairs.clear();
+}
+
+void LeaveOut(GradientRow& row) {
+  for (GradientPair& pair : row.pairs) pair.dbias = 0;
+}
+
+void BiasOfLastHead(const Problem& p, const Row& at, GradientRow& row) {
+  if (p.bias && p.bias->shape[1] == 1 && at.head != p.q_heads - 1) LeaveOut(row);
+}
+
+void BiasOfLastItem(const Problem& p, const Row& at, GradientRow& row) {
+  if (p.bias && p.bias->shape[0] == 1 && at.batch != p.batch - 1) LeaveOut(row);
+}
+
+void BiasOfLastRow(const Problem& p, const Row& at, GradientRow& row) {
+  if (p.bias && p.bias->shape[2] == 1 && at.query != p.q_len - 1) LeaveOut(row);
+}
+
+void ScaleBias(const Problem& p, const Row&, GradientRow& row) {
+  for (GradientPair& pair : row.pairs) pair.dbias *= Wide{p.EffectiveScale()};
+}
+
+void NegateSink(const Problem&, const Row&, GradientRow& row) {
+  row.dsink = -row.dsink;
 }
 
 void DropByHead0(Problem& p) {
@@ -99,6 +123,15 @@ constexpr Rule kRules[] = {
      true},
     {"gradient-of-one-head", "as if a kv head got the gradient of its last query head alone",
      nullptr, DropFirstHeads, true},
+    {"gradient-of-shared-bias",
+     "as if dbias were that of the last of the heads that share the bias", nullptr, BiasOfLastHead},
+    {"gradient-of-shared-bias",
+     "as if dbias were that of the last of the batch items that share the bias", nullptr,
+     BiasOfLastItem},
+    {"gradient-of-shared-bias", "as if dbias were that of the last of the rows that share the bias",
+     nullptr, BiasOfLastRow},
+    {"gradient-bias-scaled", "as if dbias were multiplied by the scale", nullptr, ScaleBias},
+    {"gradient-sink-sign", "as if dsink had the wrong sign", nullptr, NegateSink},
     {"mask-ignored", "as if the backward pass ignored the boolean mask",
      [](Problem& p) { p.mask.reset(); }},
     {"causal-ignored", "as if the backward pass ignored causality",
@@ -133,11 +166,12 @@ Reference SeenReference(const Problem& seen, const Inputs& inputs, const Referen
     }
   });
   reference.out = truth.out;
+  reference.lse = truth.lse;
   return reference;
 }
 
 // What the kernel would give by the rule.
-Gradient GradientBy(const Rule& rule, const Evidence& evidence, size_t index) {
+Gradient GradientOf(const Rule& rule, const Evidence& evidence, size_t index) {
   const Problem& p = evidence.cases[index].problem;
   const Inputs& inputs = evidence.oracle.InputsOf(index);
   const Reference& truth = evidence.oracle.ReferenceOf(index);
@@ -150,7 +184,12 @@ Gradient GradientBy(const Rule& rule, const Evidence& evidence, size_t index) {
                                              [&](const Row& at, GradientRow& row) {
                                                if (rule.row != nullptr) rule.row(seen, at, row);
                                              });
-  if (rule.keeps_dq) gradient.dq = evidence.oracle.GradientOf(index).dq;
+  if (rule.keeps_rows) {
+    const Gradient& due = evidence.oracle.GradientOf(index);
+    gradient.dq = due.dq;
+    gradient.dbias = due.dbias;
+    gradient.dsink = due.dsink;
+  }
   const double scale = p.EffectiveScale();
   if (scale == 0) return gradient;
   for (double& x : gradient.dq.values) x /= rule.drops_scale ? scale : 1;
@@ -163,7 +202,8 @@ bool Fits(const Gradient& gradient, const Evidence& evidence, size_t index) {
   const Gradient& bounds = evidence.oracle.GradientBoundOf(index);
   const double own = kOwnRoundings * TraitsOf(p.dtype).unit_roundoff;
   bool fits = true;
-  ForEachGradient(p, [&](const GradientOutput& output, const GradientIndex& i) {
+  ForEachGradient(evidence, index, [&](const GradientOutput& output, const GradientIndex& i) {
+    if ((gradient.*output.due).empty()) return true;  // a rule without a bias says nothing of dbias
     const auto at = [&](const Array& array) { return array.At(i[0], i[1], i[2], i[3]); };
     const double due = at(gradient.*output.due), bound = at(bounds.*output.due);
     fits = WithinBound(at(evidence.outcomes[index].*output.observed), due,
@@ -188,7 +228,7 @@ Explanation ExplainGradient(const Evidence& evidence, size_t index) {
     return {};
   }
   for (const Rule& rule : kRules) {
-    if (!Fits(GradientBy(rule, evidence, index), evidence, index)) continue;
+    if (!Fits(GradientOf(rule, evidence, index), evidence, index)) continue;
     return {std::string(rule.cause_class), std::string(rule.phrase), {}};
   }
   return {};

@@ -1,13 +1,16 @@
-// Comparing the gradients of outcomes, as compare.h does outputs: dq by rows, dk and dv by keys.
+// Comparing the gradients of outcomes, as compare.h does outputs: dq by rows, dk and dv by keys, dbias by
+// elements of the bias, dsink by heads.
 #ifndef ATTEST_HARNESS_JUDGE_GRADIENTS_H_
 #define ATTEST_HARNESS_JUDGE_GRADIENTS_H_
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "impl/attention/visibility.h"
 #include "impl/reference/gradient.h"
 #include "properties/harness/judge/evidence.h"
 #include "properties/harness/judge/outcome.h"
@@ -15,33 +18,50 @@
 
 namespace attest {
 
-// One of the three, as a table, so that whoever compares them goes through one loop.
+// What the index of a gradient's element says.
+enum class GradientBy {
+  kRow,   // [batch, head, query, lane]
+  kKey,   // [batch, kv head, key, lane]
+  kBias,  // [batch, head, query, key], 0 where the bias broadcasts
+  kSink,  // [0, head, 0, 0]
+};
+
+// One of them, as a table, so that whoever compares them goes through one loop.
 struct GradientOutput {
   std::string_view name;
   Array Outcome::*observed;
   Array Gradient::*due;
-  bool is_by_key;  // its index is [batch, kv head, key, lane], else [batch, head, query, lane]
+  GradientBy by;
 };
-inline constexpr std::array<GradientOutput, 3> kGradientOutputs = {{
-    {"dq", &Outcome::dq, &Gradient::dq, false},
-    {"dk", &Outcome::dk, &Gradient::dk, true},
-    {"dv", &Outcome::dv, &Gradient::dv, true},
+inline constexpr std::array<GradientOutput, 5> kGradientOutputs = {{
+    {"dq", &Outcome::dq, &Gradient::dq, GradientBy::kRow},
+    {"dk", &Outcome::dk, &Gradient::dk, GradientBy::kKey},
+    {"dv", &Outcome::dv, &Gradient::dv, GradientBy::kKey},
+    {"dbias", &Outcome::dbias, &Gradient::dbias, GradientBy::kBias},
+    {"dsink", &Outcome::dsink, &Gradient::dsink, GradientBy::kSink},
 }};
 
 using GradientIndex = std::array<int64_t, 4>;
 // Whether an element is looked at.
 using GradientFilter = std::function<bool(const GradientOutput&, const GradientIndex&)>;
 
-// Calls visit(output, index) for every element of the gradients of a case, but of dq in rows that are
-// padding: nothing but their being written is promised. `visit` returns false to go no further.
-void ForEachGradient(const Problem& problem,
+// Calls visit(output, index) for every element of the gradients that case `index` has, but of dq and dbias
+// in rows that are padding: nothing but their being written is promised. `visit` returns false to go
+// no further.
+void ForEachGradient(const Evidence& evidence, size_t index,
                      const std::function<bool(const GradientOutput&, const GradientIndex&)>& visit);
 
 // Whether any row sees the key.
 bool IsSeen(const Problem& problem, int64_t batch, int64_t kv_head, int64_t key);
 
-// "dk[batch 0, kv head 1, key 2, lane 3]".
-std::string DescribeGradient(const GradientOutput& output, const GradientIndex& index);
+// Whether the row and `key`, or some key where it is nullopt, have the element of the bias, which must be
+// there: each index is 0 where the bias broadcasts.
+bool HasBiasElement(const Problem& problem, const GradientIndex& index, const Row& row,
+                    std::optional<int64_t> key);
+
+// "dk[batch 0, kv head 1, key 2, lane 3]"; "dbias[every batch, head 1, query 2, key 3]".
+std::string DescribeGradient(const Problem& problem, const GradientOutput& output,
+                             const GradientIndex& index);
 
 // A failing verdict of case `call` for one element, with its sentence, which says what the row sees or
 // who sees the key.
@@ -56,8 +76,8 @@ Verdict MatchesGradient(const Evidence& evidence, size_t index, std::string_view
 // Whether the gradients of case `b` are `factor` times those of case `a`: bit for bit when `exact`, else
 // a difference within both bounds is MARGINAL (bits; with a factor other than 1 no bits are looked for)
 // and more is FAIL. Only elements that `filter` takes
-// are compared (of a; default: all); b may have more keys or rows behind them. Elements that the bounds
-// leave open are not.
+// are compared (of a; default: all), and outputs that both have; b may have more keys or rows behind them.
+// Elements that the bounds leave open are not.
 struct GradientRelation {
   bool exact = false;
   double factor = 1;

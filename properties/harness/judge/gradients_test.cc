@@ -40,6 +40,8 @@ class GradientJudgeTest : public testing::Test {
       outcome.dq = gradient.dq;
       outcome.dk = gradient.dk;
       outcome.dv = gradient.dv;
+      outcome.dbias = gradient.dbias;
+      outcome.dsink = gradient.dsink;
     }
   }
   Evidence evidence() { return {contract_, cases_, outcomes_, *oracle_}; }
@@ -91,6 +93,36 @@ TEST_F(GradientJudgeTest, PaddedRowsOfDqAreNotLookedAt) {
   c.problem.query_lengths = {1};
   Prepare(c);
   outcomes_[0].dq.At(0, 1, 1, 0) = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").kind, VerdictKind::kPass);
+}
+
+TEST_F(GradientJudgeTest, AFaultyGradientOfASharedBiasIsNamedAndSaysWhoSharesIt) {
+  Case c = GradientCase();
+  c.problem.bias = BitPlane{{1, 1, 2, 3}, 4, {1, 1, 1, 0, 1, 1}};
+  Prepare(c);
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").rows, 4 + 3 + 3 + 2);
+  // That of the last head alone.
+  Inputs inputs = Materialise(c);
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t d = 0; d < 2; ++d) inputs.dout.At(0, 0, i, d) = 0;
+  outcomes_[0].dbias = ComputeGradient(c.problem, inputs, oracle_->ReferenceOf(0), {}).dbias;
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.kind, VerdictKind::kFail);
+  EXPECT_EQ(verdict.output, "dbias");
+  EXPECT_THAT(verdict.sentence, HasSubstr("dbias[batch 0, every head, query 0, key "));
+  EXPECT_THAT(verdict.sentence, HasSubstr("2 of the 2 pairs that share it are visible"));
+  EXPECT_EQ(verdict.cause_class, "gradient-of-shared-bias");
+}
+
+TEST_F(GradientJudgeTest, AGradientThatTheContractDoesNotOfferIsNotLookedAt) {
+  Case c = GradientCase();
+  c.problem.sinks = {0.5, 1};
+  Prepare(c);
+  outcomes_[0].dsink.values[1] *= -1;
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.kind, VerdictKind::kFail);
+  EXPECT_THAT(verdict.sentence, HasSubstr("dsink[head 1]"));
+  outcomes_[0].dsink = {};
   EXPECT_EQ(MatchesGradient(evidence(), 0, "why").kind, VerdictKind::kPass);
 }
 

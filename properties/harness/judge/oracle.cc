@@ -1,20 +1,27 @@
 #include "properties/harness/judge/oracle.h"
 
 #include "impl/reference/extended_reference.h"
+#include "properties/harness/case/equal.h"
 
 namespace attest {
 
 Oracle::Oracle(std::span<const Case> cases, const Contract& contract)
-    : cases_(cases), contract_(contract), entries_(cases.size()) {}
+    : cases_(cases), contract_(contract), entries_(cases.size()), owners_(cases.size()) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    size_t first = 0;
+    while (first < i && !SameComputation(cases[first], cases[i])) ++first;
+    owners_[i] = first;
+  }
+}
 
 const Inputs& Oracle::InputsOf(size_t index) {
-  auto& inputs = entries_[index].inputs;
+  auto& inputs = EntryOf(index).inputs;
   if (!inputs) inputs = std::make_unique<Inputs>(Materialise(cases_[index]));
   return *inputs;
 }
 
 const Reference& Oracle::ReferenceOf(size_t index) {
-  auto& reference = entries_[index].reference;
+  auto& reference = EntryOf(index).reference;
   if (!reference) {
     reference = std::make_unique<Reference>(
         ReferenceFor(cases_[index].problem, InputsOf(index), contract_));
@@ -23,7 +30,7 @@ const Reference& Oracle::ReferenceOf(size_t index) {
 }
 
 ErrorBound& Oracle::BoundOf(size_t index) {
-  auto& bound = entries_[index].bound;
+  auto& bound = EntryOf(index).bound;
   if (!bound) {
     bound = std::make_unique<ErrorBound>(cases_[index].problem, InputsOf(index), ReferenceOf(index),
                                          contract_);
@@ -32,7 +39,7 @@ ErrorBound& Oracle::BoundOf(size_t index) {
 }
 
 const Gradient& Oracle::GradientOf(size_t index) {
-  auto& gradient = entries_[index].gradient;
+  auto& gradient = EntryOf(index).gradient;
   if (!gradient) {
     gradient = std::make_unique<Gradient>(ComputeGradient(cases_[index].problem, InputsOf(index),
                                                           ReferenceOf(index), contract_.semantics));
@@ -41,7 +48,7 @@ const Gradient& Oracle::GradientOf(size_t index) {
 }
 
 const Gradient& Oracle::GradientBoundOf(size_t index) {
-  auto& bound = entries_[index].gradient_bound;
+  auto& bound = EntryOf(index).gradient_bound;
   if (!bound) {
     bound = std::make_unique<Gradient>(BoundGradient(
         cases_[index].problem, InputsOf(index), ReferenceOf(index), BoundOf(index), contract_));

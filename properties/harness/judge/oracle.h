@@ -17,8 +17,11 @@ namespace attest {
 
 class Oracle {
  public:
-  // `cases` must outlive the oracle.
+  // `cases` must outlive the oracle, unchanged. Those that are the same computation share its results.
   Oracle(std::span<const Case> cases, const Contract& contract);
+
+  // Whether two of them are.
+  bool AreSame(size_t a, size_t b) const { return owners_[a] == owners_[b]; }
 
   const Inputs& InputsOf(size_t index);
   // The reference under the contract's semantics: out, lse and weights.
@@ -36,9 +39,12 @@ class Oracle {
     std::unique_ptr<ErrorBound> bound;
     std::unique_ptr<Gradient> gradient, gradient_bound;
   };
+  Entry& EntryOf(size_t index) { return entries_[owners_[index]]; }
+
   std::span<const Case> cases_;
   const Contract& contract_;
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;  // empty where another owns what the case needs
+  std::vector<size_t> owners_;  // of each case: the first that is the same computation
 };
 
 }  // namespace attest

@@ -32,6 +32,9 @@ struct Outcome {
   Array present_k{}, present_v{};
   // Shaped as q, k and v; empty unless gradients were asked for.
   Array dq{}, dk{}, dv{};
+  // As Gradient has them (impl/reference/gradient.h); empty, too, where the contract does not offer them, or
+  // the call's bias is another than the case's.
+  Array dbias{}, dsink{};
 };
 
 }  // namespace attest

@@ -59,9 +59,23 @@ TEST(LowerGradientsTest, AMaskStandsForWhatTheBackwardPassLacks) {
   EXPECT_EQ(FindOption(lowered.call, ATTEST_OPTION_CAUSAL), nullptr);
 }
 
-TEST(LowerGradientsTest, WhatComesBackIsLifted) {
-  const Case c = GradientCase();
-  const Contract contract = With(R"("gqa", "value_dim")");
+TEST(LowerGradientsTest, BiasAndSinksHaveGradientsWhereTheContractSaysSo) {
+  Case c = GradientCase();
+  c.problem.bias = BitPlane{{1, 1, 2, 3}, 2, {1, 1, 0, 1, 1, 1}};
+  c.problem.sinks = {0.5, 1};
+  const std::string carried =
+      R"("gqa", "value_dim", "bias", "mask_broadcast", "mask_ranks", "sinks")";
+  const Call plain = MustLower(c, With(carried)).call;
+  EXPECT_EQ(Find(plain, ATTEST_ROLE_DBIAS), nullptr);
+  EXPECT_EQ(Find(plain, ATTEST_ROLE_DSINK), nullptr);
+  const Call call = MustLower(c, With(carried + R"(, "dbias", "dsink")")).call;
+  EXPECT_TRUE(Find(call, ATTEST_ROLE_DBIAS)->is_output);
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DBIAS)->shape, ElementsAre(2, 3));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DSINK)->shape, ElementsAre(2));
+}
+
+// What a kernel gave: 0, 1, 2, ... through all outputs.
+Outcome LiftedCount(const Case& c, const Contract& contract) {
   const Lowered lowered = MustLower(c, contract);
   CallResult result;
   result.status = CallStatus::kOk;
@@ -73,11 +87,55 @@ TEST(LowerGradientsTest, WhatComesBackIsLifted) {
       StoreElement(t.dtype, result.outputs.back().data() + at, next++);
     }
   }
-  const Outcome outcome = Lift(c, contract, lowered, result);
+  return Lift(c, contract, lowered, result);
+}
+
+TEST(LowerGradientsTest, WhatComesBackIsLifted) {
+  const Case c = GradientCase();
+  const Contract contract = With(R"("gqa", "value_dim")");
+  const Outcome outcome = LiftedCount(c, contract);
   // Behind 8 elements of out and 4 of the lse.
   EXPECT_EQ(outcome.dq.At(0, 0, 0, 0), 12);
   EXPECT_EQ(outcome.dk.At(0, 0, 0, 0), 28);
   EXPECT_EQ(outcome.dv.At(0, 0, 2, 1), 45);
+  EXPECT_TRUE(outcome.dbias.empty());
+}
+
+TEST(LowerGradientsTest, PackedCallsHavePackedGradients) {
+  Case c = GradientCase();
+  c.problem.batch = 2;
+  c.problem.query_lengths = {2, 1};
+  c.problem.key_lengths = {3, 1};
+  c.storage.packed = true;
+  const Contract contract = With(R"("gqa", "value_dim", "packed")");
+  const Call call = MustLower(c, contract).call;
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DOUT)->shape, ElementsAre(3, 2, 2));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DQ)->shape, ElementsAre(3, 2, 4));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DK)->shape, ElementsAre(4, 1, 4));
+  EXPECT_THAT(Find(call, ATTEST_ROLE_DV)->shape, ElementsAre(4, 1, 2));
+  // Behind 12 elements of out and 6 of the lse; item 1 begins at row 2 and key 3.
+  const Outcome outcome = LiftedCount(c, contract);
+  EXPECT_EQ(outcome.dq.At(1, 0, 0, 0), 18 + 2 * 8);
+  EXPECT_EQ(outcome.dq.At(1, 0, 1, 0), 0);
+  EXPECT_EQ(outcome.dk.At(1, 0, 0, 0), 42 + 3 * 4);
+  EXPECT_EQ(outcome.dk.At(1, 0, 1, 0), 0);
+  EXPECT_EQ(outcome.dv.At(0, 0, 2, 1), 58 + 2 * 2 + 1);
+}
+
+TEST(LowerGradientsTest, TheGradientOfABiasIsLiftedWhereItIsTheCasesOwn) {
+  Case c = GradientCase();
+  c.problem.bias = BitPlane{{1, 1, 2, 3}, 2, {1, 1, 0, 1, 1, 1}};
+  c.problem.sinks = {0.5, 1};
+  const Contract contract = With(
+      R"("gqa", "value_dim", "bias", "mask_broadcast", "mask_ranks", "sinks", "dbias", "dsink")");
+  const Outcome outcome = LiftedCount(c, contract);
+  EXPECT_EQ(outcome.dbias.shape, (Shape4{1, 1, 2, 3}));
+  EXPECT_EQ(outcome.dbias.At(0, 0, 1, 2), 51);  // behind 46 elements
+  EXPECT_EQ(outcome.dsink.shape, (Shape4{1, 2, 1, 1}));
+  EXPECT_EQ(outcome.dsink.At(0, 1, 0, 0), 53);
+  // Causality becomes part of the bias, which is then one of every pair.
+  c.problem.causal = true;
+  EXPECT_TRUE(LiftedCount(c, contract).dbias.empty());
 }
 
 }  // namespace

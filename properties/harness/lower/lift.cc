@@ -64,6 +64,10 @@ Array* TargetOf(Outcome& outcome, int32_t role) {
       return &outcome.dk;
     case ATTEST_ROLE_DV:
       return &outcome.dv;
+    case ATTEST_ROLE_DBIAS:
+      return &outcome.dbias;
+    case ATTEST_ROLE_DSINK:
+      return &outcome.dsink;
     default:
       return &outcome.present_v;
   }
@@ -76,6 +80,25 @@ void ClearUnwritten(const CallTensor& tensor, Array& array) {
   }
 }
 
+// dbias and dsink in their own extents. That of another bias than the case's, which stands for what the
+// contract lacks, is no gradient of the case.
+void PlaceOtherGradients(const Problem& p, Outcome& outcome) {
+  if (!outcome.dsink.empty()) outcome.dsink.shape = {1, p.q_heads, 1, 1};
+  if (outcome.dbias.empty()) return;
+  const auto elements = static_cast<int64_t>(outcome.dbias.values.size());
+  if (p.bias && ElementCount(p.bias->shape) == elements) {
+    outcome.dbias.shape = p.bias->shape;
+  } else {
+    outcome.dbias = {};
+  }
+}
+
+void UnpackGradients(const Problem& p, Outcome& outcome) {
+  outcome.dq = UnpackRows(outcome.dq, p.QShape(), *p.query_lengths);
+  outcome.dk = UnpackRows(outcome.dk, p.KShape(), *p.key_lengths);
+  outcome.dv = UnpackRows(outcome.dv, p.VShape(), *p.key_lengths);
+}
+
 void ReadOutputs(const Case& c, const Contract& contract, const Call& call,
                  const CallResult& result, Outcome& outcome) {
   size_t n = 0;
@@ -85,6 +108,8 @@ void ReadOutputs(const Case& c, const Contract& contract, const Call& call,
     target = ReadOutput(tensor, result.outputs[n++]);
     ClearUnwritten(tensor, target);
   }
+  PlaceOtherGradients(c.problem, outcome);
+  if (c.storage.packed && c.problem.want_gradients) UnpackGradients(c.problem, outcome);
   if (c.storage.packed) {
     outcome.out = UnpackOut(c.problem, outcome.out);
     if (outcome.lse.shape == Shape4{}) return;

@@ -1,6 +1,5 @@
 #include "properties/harness/lower/lower.h"
 
-#include <tuple>
 #include <utility>
 
 #include "attest/kernel.h"
@@ -93,21 +92,15 @@ void AddOutputs(Call& call, const Case& c, const Contract& contract) {
   }
 }
 
-// Gradients lie as what they are gradients of, each in memory of its own.
-void AddGradients(Call& call, const Case& c, const Inputs& inputs) {
-  const Problem& p = c.problem;
-  const auto place = [&](Layout layout) {
-    return Placing{layout == Layout::kSharedHead ? Layout::kBhsd : layout, QkvExtentsOf(p)};
-  };
-  call.tensors.push_back(FloatTensor(ATTEST_ROLE_DOUT, p.dtype, inputs.dout, place(c.layouts.out),
-                                     /*unit=*/1, call.poison));
-  const std::tuple<int32_t, Shape4, Layout> gradients[] = {
-      {ATTEST_ROLE_DQ, p.QShape(), c.layouts.q},
-      {ATTEST_ROLE_DK, p.KShape(), c.layouts.k},
-      {ATTEST_ROLE_DV, p.VShape(), c.layouts.v}};
-  for (const auto& [role, shape, layout] : gradients) {
-    call.tensors.push_back(MakeTensor(role, p.dtype, {shape.begin(), shape.end()},
-                                      StridesOf(shape, place(layout)), 0));
+// The gradients of bias and sinks, dense as those.
+void AddOtherGradients(Call& call, const Problem& asked, const Contract& contract) {
+  if (asked.bias && contract.Has(Feature::kBiasGradient)) {
+    const BitPlane& bias = *asked.bias;
+    call.tensors.push_back(MakeDense(ATTEST_ROLE_DBIAS, asked.BiasDType(),
+                                     {bias.shape.end() - bias.rank, bias.shape.end()}, 0));
+  }
+  if (asked.sinks && contract.Has(Feature::kSinkGradient)) {
+    call.tensors.push_back(MakeDense(ATTEST_ROLE_DSINK, asked.LseDType(), {asked.q_heads}, 0));
   }
 }
 
@@ -162,13 +155,18 @@ tl::expected<Lowered, Unsupported> LowerTo(const Contract& contract, const Case&
   Call& call = lowered.call;
   call.placement = c.placement;
   call.min_alignment = contract.min_alignment;
+  call.tensors.reserve(16);  // nearly all calls have fewer
+  call.options.reserve(8);
   AddOptions(call, asked, contract);
   AddQueries(c, inputs, &call);
   AddKeysAndValues(c, inputs, contract, &call);
   AddVisibility(call, asked, contract);
   AddScoreInputs(call, asked, reduced->bias);
   AddOutputs(call, c, contract);
-  if (c.problem.want_gradients) AddGradients(call, c, inputs);
+  if (c.problem.want_gradients) {
+    AddGradients(c, inputs, &call);
+    AddOtherGradients(call, asked, contract);
+  }
   if (asked.query_lengths && contract.padded_query_rows == PaddedQueryRows::kUnwritten) {
     ExcusePaddedRows(call, asked);
   }

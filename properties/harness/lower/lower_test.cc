@@ -248,6 +248,27 @@ TEST(LowerTest, EveryLayoutHoldsEachElementAtItsStride) {
   EXPECT_EQ(ExtentOf({2, 0, 4, 5}, {0, 0, 5, 1}), 0);
 }
 
+TEST(LowerTest, PartsOfFarTensorsLieBeyond32Bits) {
+  Case c = SmallCase();
+  c.problem.batch = c.problem.q_heads = c.problem.kv_heads = 2;
+  const auto gap = static_cast<int64_t>(kFarGapBytes / 4);
+  const int64_t keys = c.problem.kv_len, rows = c.problem.q_len, dim = c.problem.head_dim;
+  c.layouts.k = Layout::kFarHeads;
+  c.layouts.q = Layout::kFarRows;
+  const Call call = MustLower(c, Strict()).call;
+  const CallTensor &k = *Find(call, ATTEST_ROLE_K), &q = *Find(call, ATTEST_ROLE_Q);
+  EXPECT_EQ(k.far_parts, 4);
+  EXPECT_THAT(k.KernelStrides(), ElementsAre(2 * (keys * dim + gap), keys * dim + gap, dim, 1));
+  EXPECT_EQ(q.far_parts, 2 * rows);
+  EXPECT_THAT(q.KernelStrides(), ElementsAre(rows * (2 * dim + gap), dim, 2 * dim + gap, 1));
+  for (const CallTensor* t : {&k, &q}) {
+    EXPECT_EQ(t->image.size(), 4 * static_cast<size_t>(ExtentOf(t->shape, t->strides)));
+  }
+  c.problem.batch = kMaxFarParts;
+  EXPECT_EQ(Find(MustLower(c, Strict()).call, ATTEST_ROLE_K)->far_parts, 1)
+      << "too many parts lie near";
+}
+
 TEST(LowerTest, PackedQkvLeavesRoomForTheOthersAndSharedHeadsTakeNone) {
   Case c = SmallCase();
   c.problem.q_heads = 4;

@@ -192,18 +192,21 @@ bool PassesDiagonalTensor(const Contract& contract) {
 bool ExpressesDiagonal(const Case& c, const Problem& asked, const Contract& contract) {
   const std::set<CausalOffset>& rules = contract.causal_offset;
   if (c.storage.packed) return PackedOffsetsFit(asked, rules);
-  Contract narrowed;
-  narrowed.causal_offset = rules;
+  const auto expresses_without = [&](CausalOffset rule) {
+    Contract narrowed;
+    narrowed.causal_offset = rules;
+    narrowed.causal_offset.erase(rule);
+    return CanExpressDiagonal(narrowed, asked);
+  };
   if (c.storage.past > 0 && !asked.key_lengths && rules.count(CausalOffset::kByInputs) != 0) {
-    if (AllOffsetsAre(asked, c.storage.past)) return true;
-    narrowed.causal_offset.erase(CausalOffset::kByInputs);
+    return AllOffsetsAre(asked, c.storage.past) || expresses_without(CausalOffset::kByInputs);
   }
   // What a paged call knows of kv_len is its largest key length.
   if (c.storage.page_size > 0 && !PassesDiagonalTensor(contract) &&
       LargestOf(*asked.key_lengths, asked.kv_len) < asked.kv_len) {
-    narrowed.causal_offset.erase(CausalOffset::kKvLenMinusQLen);
+    return expresses_without(CausalOffset::kKvLenMinusQLen);
   }
-  return CanExpressDiagonal(narrowed, asked);
+  return CanExpressDiagonal(contract, asked);
 }
 
 }  // namespace attest

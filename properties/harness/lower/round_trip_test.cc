@@ -135,7 +135,10 @@ Case DrawAnything(uint64_t seed) {
   DrawScores(p, draw);
   c.recipe = {ScoreFamily::kSmallIntegers, ValueFamily::kSmallIntegers, BiasFamily::kSmallIntegers,
               seed};
-  const auto layout = [&] { return static_cast<Layout>(draw.Below(kLayoutCount - 1)); };
+  const auto layout = [&] {
+    const auto any = static_cast<Layout>(draw.Below(kLayoutCount));
+    return any == Layout::kSharedHead ? Layout::kBhsd : any;
+  };
   c.layouts = {layout(), layout(), layout(), layout()};
   switch (draw.Below(5)) {
     case 0:

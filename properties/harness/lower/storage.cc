@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "attest/kernel.h"
@@ -185,6 +187,8 @@ Array PackRows(const Array& array, const std::vector<int64_t>& lengths) {
 CallTensor WithRowsFirst(CallTensor t) {
   t.shape = {t.shape[2], t.shape[1], t.shape[3]};
   t.strides = {t.strides[2], t.strides[1], t.strides[3]};
+  if (!t.far_strides.empty())
+    t.far_strides = {t.far_strides[2], t.far_strides[1], t.far_strides[3]};
   return t;
 }
 
@@ -271,8 +275,7 @@ CallTensor OutTensor(const Case& c) {
     shape = {1, p.q_heads, PackedRows(p), p.value_dim};
     placing = PackedPlacing(c, c.layouts.out);
   }
-  CallTensor out = MakeTensor(ATTEST_ROLE_OUT, p.dtype, {shape.begin(), shape.end()},
-                              StridesOf(shape, placing), 0);
+  CallTensor out = PlacedTensorOf(ATTEST_ROLE_OUT, p.dtype, shape, placing, 0);
   return c.storage.packed ? WithRowsFirst(std::move(out)) : out;
 }
 
@@ -283,18 +286,48 @@ CallTensor LseTensor(const Case& c) {
   return MakeDense(ATTEST_ROLE_LSE, p.LseDType(), std::move(shape), 0);
 }
 
-Array UnpackOut(const Problem& p, const Array& packed) {
-  const std::vector<int64_t> sums = Cumulative(*p.query_lengths);
-  Array out(p.OutShape());
-  for (int64_t b = 0; b < p.batch; ++b) {
+void AddGradients(const Case& c, const Inputs& inputs, Call* call) {
+  const Problem& p = c.problem;
+  const bool packed = c.storage.packed;
+  if (packed) {
+    AddPacked(c, ATTEST_ROLE_DOUT, inputs.dout, *p.query_lengths, c.layouts.out, /*unit=*/1, call);
+  } else {
+    call->tensors.push_back(FloatTensor(ATTEST_ROLE_DOUT, p.dtype, inputs.dout,
+                                        {c.layouts.out, QkvExtentsOf(p)}, /*unit=*/1,
+                                        call->poison));
+  }
+  const std::tuple<int32_t, Shape4, Layout, const std::optional<std::vector<int64_t>>*>
+      gradients[] = {{ATTEST_ROLE_DQ, p.QShape(), c.layouts.q, &p.query_lengths},
+                     {ATTEST_ROLE_DK, p.KShape(), c.layouts.k, &p.key_lengths},
+                     {ATTEST_ROLE_DV, p.VShape(), c.layouts.v, &p.key_lengths}};
+  for (const auto& [role, shape, layout, lengths] : gradients) {
+    const Layout own = layout == Layout::kSharedHead ? Layout::kBhsd : layout;
+    if (!packed) {
+      call->tensors.push_back(PlacedTensorOf(role, p.dtype, shape, {own, QkvExtentsOf(p)}, 0));
+      continue;
+    }
+    const Shape4 rows{1, shape[1], Cumulative(**lengths).back(), shape[3]};
+    call->tensors.push_back(
+        WithRowsFirst(PlacedTensorOf(role, p.dtype, rows, PackedPlacing(c, own), 0)));
+  }
+}
+
+Array UnpackRows(const Array& packed, const Shape4& shape, const std::vector<int64_t>& lengths) {
+  const std::vector<int64_t> sums = Cumulative(lengths);
+  Array rows(shape);
+  for (int64_t b = 0; b < shape[0]; ++b) {
     const auto item = static_cast<size_t>(b);
-    for (int64_t i = 0; i < (*p.query_lengths)[item]; ++i)
-      for (int64_t h = 0; h < p.q_heads; ++h)
-        for (int64_t d = 0; d < p.value_dim; ++d) {
-          out.At(b, h, i, d) = packed.At(sums[item] + i, h, d, 0);
+    for (int64_t i = 0; i < lengths[item]; ++i)
+      for (int64_t h = 0; h < shape[1]; ++h)
+        for (int64_t d = 0; d < shape[3]; ++d) {
+          rows.At(b, h, i, d) = packed.At(sums[item] + i, h, d, 0);
         }
   }
-  return out;
+  return rows;
+}
+
+Array UnpackOut(const Problem& p, const Array& packed) {
+  return UnpackRows(packed, p.OutShape(), *p.query_lengths);
 }
 
 Array UnpackLse(const Problem& p, const Array& packed) {

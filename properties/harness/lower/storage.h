@@ -30,10 +30,16 @@ void AddQueries(const Case& c, const Inputs& inputs, Call* call);
 CallTensor OutTensor(const Case& c);
 CallTensor LseTensor(const Case& c);
 
+// Adds dout, as out lies, and asks for the gradients by q, k and v, which lie as those do, each in memory of
+// its own; packed or not.
+void AddGradients(const Case& c, const Inputs& inputs, Call* call);
+
 // The rows of a packed output, as ReadOutput gives it, put back to `shape`; rows beyond the query
 // lengths are 0. Packed out is [rows, q_heads, value_dim, 1], packed lse [q_heads, rows, 1, 1].
 Array UnpackOut(const Problem& problem, const Array& packed);
 Array UnpackLse(const Problem& problem, const Array& packed);
+// The same of a packed gradient [rows, heads, dim, 1], whose items have these lengths.
+Array UnpackRows(const Array& packed, const Shape4& shape, const std::vector<int64_t>& lengths);
 
 }  // namespace attest
 

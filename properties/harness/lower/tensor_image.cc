@@ -9,6 +9,9 @@
 namespace attest {
 namespace {
 
+// Each part of a far tensor is a mapping of all of it.
+constexpr size_t kMostFarBytes = size_t{1} << 20;
+
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t axis = shape.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * shape[axis];
@@ -38,6 +41,7 @@ QkvExtents QkvExtentsOf(const Problem& p) {
 std::vector<int64_t> StridesOf(const Shape4& s, const Placing& placing) {
   switch (placing.layout) {
     case Layout::kBshd:
+    case Layout::kFarRows:
       return {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1};
     case Layout::kGapped: {
       const int64_t row = s[3] + 3, head = s[2] * row + 5;
@@ -52,9 +56,27 @@ std::vector<int64_t> StridesOf(const Shape4& s, const Placing& placing) {
     case Layout::kSharedHead:
       return {s[2] * s[3], 0, s[3], 1};
     case Layout::kBhsd:
+    case Layout::kFarHeads:
       break;
   }
   return {s[1] * s[2] * s[3], s[2] * s[3], s[3], 1};
+}
+
+CallTensor PlacedTensorOf(int32_t role, DType dtype, const Shape4& shape, const Placing& placing,
+                          uint8_t fill) {
+  CallTensor t =
+      MakeTensor(role, dtype, {shape.begin(), shape.end()}, StridesOf(shape, placing), fill);
+  if (!IsFar(placing.layout)) return t;
+  const size_t inner = placing.layout == Layout::kFarHeads ? 1 : 2;  // the far axis after the batch
+  const int64_t parts = shape[0] * shape[inner];
+  if (parts <= 1 || parts > kMaxFarParts || t.image.empty() || t.image.size() > kMostFarBytes)
+    return t;
+  const auto gap = static_cast<int64_t>(kFarGapBytes / ByteSize(dtype));
+  t.far_parts = parts;
+  t.far_strides = t.strides;
+  t.far_strides[0] += shape[inner] * gap;
+  t.far_strides[inner] += gap;
+  return t;
 }
 
 int64_t ExtentOf(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
@@ -87,7 +109,7 @@ CallTensor MakeDense(int32_t role, DType dtype, std::vector<int64_t> shape, uint
 CallTensor FloatTensor(int32_t role, DType dtype, const Array& array, const Placing& placing,
                        double unit, uint8_t fill) {
   const Shape4& s = array.shape;
-  CallTensor t = MakeTensor(role, dtype, {s.begin(), s.end()}, StridesOf(s, placing), fill);
+  CallTensor t = PlacedTensorOf(role, dtype, s, placing, fill);
   const size_t size = ByteSize(dtype);
   const double* row = array.values.data();
   for (int64_t a = 0; a < s[0]; ++a)

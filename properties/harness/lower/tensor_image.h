@@ -27,8 +27,13 @@ struct Placing {
   QkvExtents qkv;
 };
 
-// Strides in elements of a [batch, heads, len, dim] tensor.
+// Strides in elements of a [batch, heads, len, dim] tensor, as it lies in its image.
 std::vector<int64_t> StridesOf(const Shape4& shape, const Placing& placing);
+
+// A float tensor [batch, heads, len, dim] in its place, all of its image `fill`. In a far layout it is one of
+// call.h's far tensors, unless it has one part alone or is too large for that.
+CallTensor PlacedTensorOf(int32_t role, DType dtype, const Shape4& shape, const Placing& placing,
+                          uint8_t fill);
 
 // Elements from the first to one past the last, gaps included; 0 when some extent is 0.
 int64_t ExtentOf(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);

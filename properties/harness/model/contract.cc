@@ -114,7 +114,8 @@ BatcherContract ParseBatcher(const json& object, int64_t vocab) {
     }
     for (const auto& [name, flag] : {std::pair{"packs", &batcher.packs},
                                      {"joins", &batcher.joins},
-                                     {"drops_last", &batcher.drops_last}}) {
+                                     {"drops_last", &batcher.drops_last},
+                                     {"loses_edges", &batcher.loses_edges}}) {
       if (key == name) *flag = Flag(value, "batcher." + key);
       if (key == name) return true;
     }

@@ -40,7 +40,8 @@ struct BatcherContract {
   bool packs = false;
   bool joins =
       false;  // documents are one stream, in which each predicts the next one's first token
-  bool drops_last = false;  // tokens at the end that fill no row are left out
+  bool drops_last = false;   // tokens at the end that fill no row are left out
+  bool loses_edges = false;  // what begins a row is learnt by none, for the row before stands alone
 };
 
 struct ModelContract {

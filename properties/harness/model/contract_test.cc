@@ -64,6 +64,8 @@ TEST(ModelContractTest, WhatIsWrongIsNamed) {
       {With(R"("batcher": {"cls": 1})"), "batcher.cls: unknown key"},
       {With(R"("batcher": {"pad": 1, "joins": true})"), "batcher.joins: needs a bos or an eos"},
       {With(R"("batcher": {"drops_last": 1})"), "batcher.drops_last: 1 is not true or false"},
+      {With(R"("batcher": {"loses_edges": "yes"})"),
+       "batcher.loses_edges: \"yes\" is not true or false"},
       {With(R"("cache_bytes": {"per_token": 1})"), "cache_bytes: there are no caches"},
       {With(R"("bits_invariant": ["heads"])"), "bits_invariant: \"heads\" is none of future"},
       {With(R"("max_source_len": 3)"), "only an encoder_decoder has sources"},

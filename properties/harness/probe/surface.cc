@@ -113,6 +113,12 @@ void ProbeLayouts(Notebook& notes) {
   notes.found.strides = transposed ? Strides::kAny
                         : gaps     ? Strides::kLastDimContiguous
                                    : Strides::kDense;
+  // Not every worker can lay tensors out so: what is not declared is not tried.
+  notes.found.far_strides = declared.far_strides;
+  if (declared.far_strides && notes.found.strides != Strides::kDense) {
+    notes.found.far_strides =
+        NoteLayout(notes, by_head ? Layout::kFarHeads : Layout::kFarRows, true);
+  }
   // Strides that are free say all of the layouts already.
   const bool covers =
       std::includes(taken.begin(), taken.end(), declared.layouts.begin(), declared.layouts.end());

@@ -26,6 +26,7 @@ constexpr std::array kPromises = {
     Promise{"lse_empty_row", "\"unspecified\""},
     Promise{"padded_query_rows", "\"unspecified\""},
     Promise{"concurrent_calls", "false"},
+    Promise{"far_strides", "false"},
 };
 
 // What a property needs of that key: "poison_safe k:length"; empty = nothing.

@@ -14,6 +14,7 @@
 #include "properties/harness/judge/explain/cause_features.h"
 #include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/report/finding_text.h"
+#include "properties/harness/report/shared_features.h"
 #include "properties/property.h"
 
 namespace attest {
@@ -341,6 +342,9 @@ std::vector<std::string> RestOf(const FindingGroup& group) {
   } else if (!others.empty()) {
     rest.push_back(fmt::format("the same cause explains {} more finding{}: {}", others.size(),
                                is_one ? "" : "s", PropertiesText(others)));
+  }
+  if (const std::string shared = SharedFeatures(group.findings); !shared.empty()) {
+    rest.push_back(fmt::format("all {} have {}", group.findings.size(), shared));
   }
   if (!group.not_alone.empty()) {
     const size_t count = group.not_alone.size();

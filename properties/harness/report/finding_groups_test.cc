@@ -54,6 +54,21 @@ TEST(GroupsOf, TheCauseThatFitsMostTakesThoseThatHaveAnotherOfTheirOwn) {
   EXPECT_TRUE(RestOf(groups[1]).empty());
 }
 
+TEST(GroupsOf, WhatAllCasesOfAGroupHaveIsSaid) {
+  KernelReport kernel = KernelWith("k", {});
+  kernel.findings = {Plain("a.b"), Plain("a.c"), Plain("a.d")};
+  for (ReportedFinding& reported : kernel.findings) {
+    Case& c = reported.finding.smallest;
+    c.problem.sinks = {1.0};
+    c.problem.causal = &reported == &kernel.findings.front();
+  }
+  Case& derived = kernel.findings[1].finding.derived.emplace();
+  derived.problem.sinks = {2.0};
+  EXPECT_THAT(RestOf(GroupsOf(kernel)[0]), testing::ElementsAre(testing::_, "all 3 have sinks"));
+  derived.problem.sinks.reset();
+  EXPECT_EQ(RestOf(GroupsOf(kernel)[0]).size(), 1u);
+}
+
 TEST(GroupsOf, WhatFitsMuchByChanceTakesNothingFromARule) {
   KernelReport kernel = KernelWith("k", {});
   kernel.findings = {Plain("a.b", "numerics"), Plain("a.c", "numerics"), Plain("a.d", "numerics"),

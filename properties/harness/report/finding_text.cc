@@ -118,7 +118,8 @@ std::string ShellQuote(const std::string& word) {
 std::optional<Row> WitnessRow(const Problem& problem, const Verdict& verdict) {
   // Of those that go by key there is no row to show.
   const bool is_by_key = verdict.output == "dk" || verdict.output == "dv" ||
-                         verdict.output == "present_k" || verdict.output == "present_v";
+                         verdict.output == "present_k" || verdict.output == "present_v" ||
+                         verdict.output == "dsink";
   if (!verdict.witness || is_by_key) return std::nullopt;
   const auto& index = verdict.witness->index;
   const Row row{index[0], index[1], index[2]};

@@ -94,6 +94,11 @@ double RelativeError(C c, const Verdict& verdict) {
   return error / std::max(LargestValue(c), TraitsOf(c.problem.dtype).min_normal);
 }
 
+bool KeysEqualValues(C c) {
+  const Inputs inputs = Materialise(c);
+  return inputs.k == inputs.v;
+}
+
 bool IsMaskable(C c) {
   const Problem& p = c.problem;
   return p.causal || p.window.active() || p.key_lengths || p.documents || p.prefix_lengths ||
@@ -122,6 +127,8 @@ constexpr Words::Flag kFlags[] = {
     {"without_present", [](C c) { return c.storage.without_present; }},
     {"packed", [](C c) { return c.storage.packed; }},
     {"past", [](C c) { return c.storage.past > 0; }},
+    // K and V hold the same numbers.
+    {"keys_equal_values", KeysEqualValues},
     // Any of those that a kernel without them may be given as a mask.
     {"maskable", IsMaskable},
     // Some key is hidden from some row: by anything but the additive mask, or by that.

@@ -204,6 +204,14 @@ TEST(CaseConditions, SpeakOfTheScoresThatTheDataMake) {
   EXPECT_TRUE(Holds("dot_magnitude = 16", c));
 }
 
+TEST(CaseConditions, SpeakOfKeysThatEqualTheirValues) {
+  Case c = CaseBehindAPast(1);
+  c.literals[DataTensor::kK] = c.literals[DataTensor::kV] = Array({1, 1, 3, 1}, 2);
+  EXPECT_TRUE(Holds("keys_equal_values", c));
+  c.literals[DataTensor::kV].At(0, 0, 2, 0) = 3;
+  EXPECT_FALSE(Holds("keys_equal_values", c));
+}
+
 TEST(CaseConditions, SpeakOfTheErrorThatWasSeen) {
   Case c = CaseBehindAPast(1);
   c.literals[DataTensor::kV] = Array({1, 1, 3, 1}, -2);

@@ -9,9 +9,11 @@
 #include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/judge/gradient_causes.h"
 #include "properties/harness/runner/calls_before.h"
+#include "properties/harness/runner/numerics_of_both.h"
 #include "properties/harness/runner/rapidcheck_driver.h"
 #include "properties/harness/runner/run_case.h"
 #include "properties/harness/runner/run_property.h"
+#include "properties/harness/runner/strides_cause.h"
 
 namespace attest {
 namespace {
@@ -27,7 +29,8 @@ constexpr double kMostSecondsRefreshing = 10;
 constexpr int64_t kSequenceTries = 200;
 
 bool IsGradient(std::string_view output) {
-  return output == "dq" || output == "dk" || output == "dv";
+  return output == "dq" || output == "dk" || output == "dv" || output == "dbias" ||
+         output == "dsink";
 }
 
 // One failure, followed from case to case. The same failure is one with the same property, cause,
@@ -399,6 +402,19 @@ void DoubtGradientCause(const Failure& met, FailureProbe& probe, Finding& findin
   }
 }
 
+// Arithmetic that covers the smallest case and not the case as it was met explains neither.
+void DoubtNumerics(const Property& property, const Failure& met, const Contract& contract,
+                   KernelSession& session, Finding& finding) {
+  Verdict& verdict = finding.verdict;
+  if (verdict.cause_class != kNumerics || finding.confirmed == 0) return;
+  const std::vector<OtherCause> others = verdict.other_causes;
+  std::string phrase = NumericsOfBoth(property, met, finding, contract, session);
+  if (phrase == verdict.likely_cause) return;
+  if (!phrase.empty()) return Blame(kNumerics, std::move(phrase), finding);
+  if (others.empty()) return ForgetCause(finding);
+  Blame(others.front().cause_class, others.front().phrase, finding);
+}
+
 // What the forward pass gave is looked at behind the backward pass. Where it is right without one, that one wrote there.
 void BlameBackward(FailureProbe& probe, Finding& finding) {
   const bool is_of_forward = finding.verdict.output == "out" || finding.verdict.output == "lse";
@@ -409,6 +425,18 @@ void BlameBackward(FailureProbe& probe, Finding& finding) {
   Blame(kBackwardOverForward,
         "the backward pass writes over what the forward pass gave: without it that is right",
         finding);
+}
+
+// What fails with tensors that are not contiguous, and holds with such as are.
+void BlameStrides(const Property& property, const Contract& contract, KernelSession& session,
+                  Finding& finding) {
+  const bool is_lasting = finding.confirmed > 0 && finding.confirmed == finding.confirmations;
+  const Cause cause = finding.verdict.cause;
+  const bool is_of_values = cause == Cause::kValue || cause == Cause::kNan || cause == Cause::kInf;
+  const std::string_view known = finding.signature.cause_class;
+  if (!is_lasting || !is_of_values || known == kCallBefore || known == kRerunDiffers) return;
+  const auto found = FindStridesCause(property, finding.smallest, contract, session);
+  if (found) Blame(found->cause_class, found->why, finding);
 }
 
 Finding Started(const Failure& failure, const KernelSession& session) {
@@ -458,8 +486,10 @@ Finding MakeFinding(const Property& property, const Failure& failure, const Cont
     finding.verdict.other_causes = probe.OtherCauses(finding.smallest);
   }
   DoubtGradientCause(failure, probe, finding);
+  DoubtNumerics(property, failure, contract, session, finding);
   BlameBackward(probe, finding);
   if (MayNeedCallsBefore(finding, probe)) FollowReruns(failure, probe, options, finding);
+  BlameStrides(property, contract, session, finding);
   finding.derived = DerivedAtFault(property, finding.smallest, contract, finding.verdict);
   JudgeRecurrence(property, finding);
   return finding;

@@ -6,8 +6,8 @@ namespace attest {
 
 const std::vector<Plan>& Plans() {
   static const std::vector<Plan> kPlans = {
-      {"quick", 120},         // about fifteen seconds a kernel on one core
-      {"ci", 2000},           // about five minutes
+      {"quick", 120},         // less than ten seconds a kernel on one core
+      {"ci", 2000},           // less than three minutes
       {"overnight", 100000},  // hours; best with --for or in shards
       {"smoke", 40},          // a few seconds: for the mutation gate, and while a kernel is written
   };

@@ -136,6 +136,7 @@ class PropertyRun::Search {
     if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
     for (Failure& failure : result.failures) RememberBefore(failure);
+    for (const Case& call : result.called) result_.bins.AddGradients(call);
     Remember(std::move(result.called));
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);

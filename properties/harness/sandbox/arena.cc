@@ -24,6 +24,8 @@ constexpr uint64_t kMaxFrames = 16;
 constexpr uint64_t kArenaTarget = uint64_t{64} << 20;
 // Every slot has this much slack at least, beside what alignment takes.
 constexpr uint64_t kMinSlack = 4096;
+// Views of all frames: each takes kFarGapBytes of the worker's address space.
+constexpr uint64_t kMostViews = 1024;
 // A slot is cut down when it is this many times larger than the calls need.
 constexpr uint64_t kExcess = 8;
 
@@ -36,30 +38,38 @@ uint64_t AlignmentOf(const Call& call, const CallTensor& tensor) {
                   static_cast<uint64_t>(ByteSize(tensor.dtype)));
 }
 
-// What the calls need of each slot of a frame, in powers of two pages: few sizes, few changes.
-void RaiseNeeds(const Call& call, uint64_t page, std::vector<uint64_t>* inputs,
-                std::vector<uint64_t>* outputs) {
+// What the calls need of each slot of a frame; bytes in powers of two pages: few sizes, few changes.
+void RaiseNeeds(const Call& call, uint64_t page, std::vector<Capacity>* inputs,
+                std::vector<Capacity>* outputs) {
   size_t next_input = 0, next_output = 0;
   for (const CallTensor& tensor : call.tensors) {
     auto& needs = tensor.is_output ? *outputs : *inputs;
     const size_t slot = tensor.is_output ? next_output++ : next_input++;
-    if (needs.size() <= slot) needs.resize(slot + 1, 0);
+    if (needs.size() <= slot) needs.resize(slot + 1);
     const uint64_t bytes = tensor.image.size() + AlignmentOf(call, tensor) + kMinSlack;
-    needs[slot] = std::max(needs[slot], std::bit_ceil(RoundUp(bytes, page)));
+    needs[slot].bytes = std::max(needs[slot].bytes, std::bit_ceil(RoundUp(bytes, page)));
+    needs[slot].views = std::max(needs[slot].views, static_cast<uint64_t>(tensor.far_parts));
   }
 }
 
-// Adapts capacities to needs; a slot that these calls do not use stays as it is. True on a change.
-bool Adapt(const std::vector<uint64_t>& needs, std::vector<uint64_t>* capacity) {
+// Adapts capacities to needs; the bytes of a slot that these calls do not use stay as they are, and views that they
+// do not use harm nothing. True on a change.
+bool Adapt(const std::vector<Capacity>& needs, std::vector<Capacity>* capacity) {
   bool changed = false;
-  if (capacity->size() < needs.size()) capacity->resize(needs.size(), 0);
+  if (capacity->size() < needs.size()) capacity->resize(needs.size());
   for (size_t slot = 0; slot < needs.size(); ++slot) {
-    const uint64_t have = (*capacity)[slot];
-    if (have >= needs[slot] && have / kExcess <= needs[slot]) continue;
-    (*capacity)[slot] = needs[slot];
+    const Capacity have = (*capacity)[slot], need = needs[slot];
+    const bool fits = have.bytes >= need.bytes && have.bytes / kExcess <= need.bytes;
+    if (fits && have.views >= need.views) continue;
+    (*capacity)[slot] = need;
     changed = true;
   }
   return changed;
+}
+
+void KeepViews(const std::vector<Capacity>& needs, std::vector<Capacity>* capacity) {
+  for (size_t slot = 0; slot < capacity->size(); ++slot)
+    (*capacity)[slot].views = slot < needs.size() ? needs[slot].views : 1;
 }
 
 uint64_t FileOffset(const Call& call, const CallTensor& tensor, const Slot& slot) {
@@ -90,18 +100,21 @@ Arena::~Arena() {
 }
 
 tl::expected<bool, std::string> Arena::Fit(std::span<const Call* const> calls) {
-  std::vector<uint64_t> inputs, outputs;
+  std::vector<Capacity> inputs, outputs;
   for (const Call* call : calls) RaiseNeeds(*call, page_, &inputs, &outputs);
-  const bool inputs_changed = Adapt(inputs, &input_bytes_);
-  const bool outputs_changed = Adapt(outputs, &output_bytes_);
+  const bool inputs_changed = Adapt(inputs, &inputs_);
+  const bool outputs_changed = Adapt(outputs, &outputs_);
   const bool has_frames = frames_ > 0 && frames_ >= std::min(calls.size(), most_frames_);
   if (!inputs_changed && !outputs_changed && has_frames) return false;
+  // Each view is a mapping, which takes the worker time: those left over from calls before go now.
+  KeepViews(inputs, &inputs_);
+  KeepViews(outputs, &outputs_);
   LayOut(calls.size());
   const uint64_t needed = slots_.empty() ? page_ : slots_.back().offset + slots_.back().bytes;
   if (auto resized = Resize(needed); !resized) {
     frames_ = 0;  // the next call of Fit starts afresh
-    input_bytes_.clear();
-    output_bytes_.clear();
+    inputs_.clear();
+    outputs_.clear();
     return tl::unexpected(resized.error());
   }
   return true;
@@ -109,20 +122,25 @@ tl::expected<bool, std::string> Arena::Fit(std::span<const Call* const> calls) {
 
 void Arena::LayOut(size_t calls) {
   uint64_t frame_bytes = page_;
-  for (const uint64_t bytes : input_bytes_) frame_bytes += bytes;
-  for (const uint64_t bytes : output_bytes_) frame_bytes += bytes;
-  most_frames_ = std::clamp<uint64_t>(kArenaTarget / frame_bytes, 1, kMaxFrames);
+  uint64_t views = 1;
+  for (const auto* slots : {&inputs_, &outputs_})
+    for (const Capacity& slot : *slots) {
+      frame_bytes += slot.bytes * slot.views;
+      views += slot.views;
+    }
+  const uint64_t most = std::min(kArenaTarget / frame_bytes, kMostViews / views);
+  most_frames_ = std::clamp<uint64_t>(most, 1, kMaxFrames);
   // No more than are used: each slot is a mapping, which takes the worker time.
   frames_ = std::min(std::bit_ceil(calls), most_frames_);
   slots_.clear();
   uint64_t offset = 2 * page_;  // the note, then a page that keeps slots apart
-  const auto add = [&](uint64_t bytes, bool writable) {
-    slots_.push_back({offset, bytes, writable});
-    offset += bytes + page_;
+  const auto add = [&](const Capacity& slot, bool writable) {
+    slots_.push_back({offset, slot.bytes, writable, slot.views});
+    offset += slot.bytes + page_;
   };
   for (size_t frame = 0; frame < frames_; ++frame) {
-    for (const uint64_t bytes : input_bytes_) add(bytes, false);
-    for (const uint64_t bytes : output_bytes_) add(bytes, true);
+    for (const Capacity& slot : inputs_) add(slot, false);
+    for (const Capacity& slot : outputs_) add(slot, true);
   }
   kept_.assign(slots_.size(), {});
 }
@@ -149,8 +167,8 @@ tl::expected<void, std::string> Arena::Resize(uint64_t bytes) {
 PlacedCall Arena::Place(const Call& call, size_t frame, std::byte fill) {
   PlacedCall placed{&call, fill, {}};
   placed.tensors.reserve(call.tensors.size());
-  size_t input = frame * (input_bytes_.size() + output_bytes_.size());
-  size_t output = input + input_bytes_.size();
+  size_t input = frame * (inputs_.size() + outputs_.size());
+  size_t output = input + inputs_.size();
   for (const CallTensor& tensor : call.tensors) {
     const size_t slot = tensor.is_output ? output++ : input++;
     placed.tensors.push_back({&tensor, slot, FileOffset(call, tensor, slots_[slot])});

@@ -33,6 +33,15 @@ struct Slot {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool writable = false;
+  // The worker maps it so many times, each view kFarGapBytes behind the one before: the parts of a far
+  // tensor, seen one in each view, then lie that much further apart than in the file.
+  uint64_t views = 1;
+};
+
+// What a slot holds at most.
+struct Capacity {
+  uint64_t bytes = 0;
+  uint64_t views = 1;
 };
 
 // A tensor in its slot.
@@ -107,9 +116,9 @@ class Arena {
   std::byte* base_ = nullptr;
   uint64_t file_bytes_ = 0;
   size_t frames_ = 0, most_frames_ = 0;
-  std::vector<uint64_t> input_bytes_, output_bytes_;  // capacity of a frame's slots
-  std::vector<Slot> slots_;                           // frame by frame, inputs first
-  std::vector<Filled> kept_;                          // of each slot; empty = not known
+  std::vector<Capacity> inputs_, outputs_;  // of a frame's slots
+  std::vector<Slot> slots_;                 // frame by frame, inputs first
+  std::vector<Filled> kept_;                // of each slot; empty = not known
 };
 
 }  // namespace attest

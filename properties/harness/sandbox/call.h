@@ -15,6 +15,12 @@
 
 namespace attest {
 
+// How much further apart than in its image the parts of a far tensor lie for the kernel: more than 2^31 elements
+// of any type. What is left of a multiple of it in 32 bits, counted in bytes or in elements, is far from any part.
+inline constexpr uint64_t kFarGapBytes = 8 * ((uint64_t{1} << 31) + (uint64_t{1} << 24));
+// The most parts there may be: address space is finite.
+inline constexpr int64_t kMaxFarParts = 64;
+
 // One tensor of a call. `image` is its whole storage, gaps included, element 0 first (strides are
 // never negative); for an output it holds only the size, its content is ignored.
 struct CallTensor {
@@ -24,6 +30,14 @@ struct CallTensor {
   std::vector<int64_t> strides;  // in elements
   bool is_output = false;
   std::vector<std::byte> image;
+  // A far tensor: its image consists of so many equal parts, and the kernel, which sees each kFarGapBytes
+  // further from the one before than in the image, is given these strides in place of `strides`.
+  int64_t far_parts = 1;
+  std::vector<int64_t> far_strides{};
+
+  const std::vector<int64_t>& KernelStrides() const {
+    return far_strides.empty() ? strides : far_strides;
+  }
   // Of an output, by element in row-major order: 1 where the kernel need not write. Empty = it must
   // write everything.
   std::vector<uint8_t> may_stay_unwritten{};
@@ -70,6 +84,8 @@ struct Fault {
   std::vector<int64_t> index;  // element concerned; for reads and writes past an end the nearest
   int64_t distance_bytes = 0;  // bytes past the end (> 0) or before the beginning (< 0); 0 = inside
   std::string detail;          // one sentence: "read 4 bytes past the end of K, batch 0, head 1"
+  // The access was one to that element by an offset of which 32 bits were kept.
+  bool is_cut_offset = false;
 };
 
 struct CallResult {

@@ -3,7 +3,11 @@
 #include <signal.h>
 #include <string.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -27,19 +31,70 @@ std::string SignalName(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
-// A slot and the distance of the address from the slot's beginning (negative in the guard before).
+// A slot and the distance of the address from the slot's beginning (negative in the guard before); in a slot with
+// several views, from the beginning of the view that it lies in.
 struct Hit {
   size_t slot;
   int64_t offset;
 };
 
+bool IsNear(const Slot& slot, uint64_t offset) {
+  return offset + kGuardBytes < slot.bytes + 2 * kGuardBytes;
+}
+
 // The slot whose memory or guard contains the address. The addresses come from the worker, so
 // nothing is assumed of their order.
 std::optional<Hit> FindSlot(const Crash& crash, uint64_t address) {
   for (size_t slot = 0; slot < crash.addresses.size(); ++slot) {
-    const uint64_t base = crash.addresses[slot];
-    if (address >= base - kGuardBytes && address < base + crash.slots[slot].bytes + kGuardBytes)
-      return Hit{slot, static_cast<int64_t>(address - base)};
+    const uint64_t offset = address - crash.addresses[slot];  // wraps before the beginning
+    const uint64_t view =
+        std::min((offset + kGuardBytes) / kFarGapBytes, crash.slots[slot].views - 1);
+    const uint64_t in_view = offset - view * kFarGapBytes;
+    if (IsNear(crash.slots[slot], in_view)) return Hit{slot, static_cast<int64_t>(in_view)};
+  }
+  return std::nullopt;
+}
+
+// What is left of an offset that was counted, in elements or in bytes, in 32 bits: in bytes.
+std::array<int64_t, 4> CutOffsets(int64_t elements, int64_t size) {
+  const int64_t bytes = elements * size;
+  return {int64_t{static_cast<int32_t>(elements)} * size,
+          int64_t{static_cast<uint32_t>(elements)} * size, static_cast<int32_t>(bytes),
+          static_cast<uint32_t>(bytes)};
+}
+
+// Whether an access `distance` bytes from the first element of a far tensor is one to some element by an offset
+// cut to 32 bits; `index` is that element then.
+bool IsCutOffset(const CallTensor& tensor, int64_t distance, std::vector<int64_t>* index) {
+  const auto size = static_cast<int64_t>(ByteSize(tensor.dtype));
+  bool found = false;
+  ForEachElement(tensor, [&](std::span<const int64_t> at, size_t) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < at.size(); ++d) offset += at[d] * tensor.KernelStrides()[d];
+    for (const int64_t cut : CutOffsets(offset, size)) {
+      if (found || cut == offset * size || distance < cut || distance >= cut + size) continue;
+      found = true;
+      index->assign(at.begin(), at.end());
+    }
+  });
+  return found;
+}
+
+// An access outside everything that a 32-bit offset into a far tensor of the call leads to.
+std::optional<Fault> ExplainCutOffset(const Crash& crash, const PlacedCall& placed, bool write) {
+  for (const PlacedTensor& one : placed.tensors) {
+    if (one.tensor->far_parts <= 1 || one.slot >= crash.addresses.size()) continue;
+    const uint64_t first = crash.addresses[one.slot] + (one.offset - crash.slots[one.slot].offset);
+    const auto distance = static_cast<int64_t>(crash.note.address - first);
+    Fault fault{
+        write ? FaultKind::kWriteFault : FaultKind::kReadFault, one.tensor->role, {}, distance, ""};
+    if (!IsCutOffset(*one.tensor, distance, &fault.index)) continue;
+    fault.is_cut_offset = true;
+    fault.detail =
+        fmt::format("{} {}, {}, at an offset cut to 32 bits: {} bytes from its first element",
+                    write ? "wrote" : "read", RoleName(fault.role),
+                    ElementName(fault.role, fault.index), distance);
+    return fault;
   }
   return std::nullopt;
 }
@@ -80,6 +135,7 @@ Fault ExplainAddress(const Crash& crash, const PlacedCall& placed) {
   if (const auto hit = FindSlot(crash, note.address))
     for (const PlacedTensor& tensor : placed.tensors)
       if (tensor.slot == hit->slot) return ExplainHit(*hit, write, tensor, crash.slots[hit->slot]);
+  if (auto cut = ExplainCutOffset(crash, placed, write)) return *cut;
   if (note.access == kAccessExecute)
     return Plain(FaultKind::kCrash, fmt::format("jumped to address {:#x}", note.address));
   if (IsStackOverflow(note)) return Plain(FaultKind::kCrash, "stack overflow");

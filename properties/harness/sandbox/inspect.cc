@@ -1,6 +1,7 @@
 #include "properties/harness/sandbox/inspect.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <span>
@@ -14,14 +15,15 @@
 namespace attest {
 namespace {
 
-// True when all bytes equal `fill`. Compares the range with itself some bytes on: one memcmp. A step of a
-// cache line spares it unaligned reads.
+// True when all bytes equal `fill`. Compares the first ones with as many of fill, and the range with itself
+// some bytes on: two memcmps. A step of a cache line spares the second unaligned reads.
 bool IsFilled(std::span<const std::byte> bytes, std::byte fill) {
   constexpr size_t kStep = 64;
   if (bytes.empty()) return true;
-  const size_t step = bytes.size() > kStep ? kStep : 1;
-  const auto is_fill = [&](std::byte byte) { return byte == fill; };
-  return std::ranges::all_of(bytes.first(step), is_fill) &&
+  std::array<std::byte, kStep> filled;
+  filled.fill(fill);
+  const size_t step = std::min(bytes.size(), kStep);
+  return std::memcmp(bytes.data(), filled.data(), step) == 0 &&
          std::memcmp(bytes.data(), bytes.data() + step, bytes.size() - step) == 0;
 }
 
@@ -74,7 +76,7 @@ void ForEachOutput(const Call& call, Visitor&& visit) {
 
 bool ElementIsFill(const std::vector<std::byte>& image, size_t offset, size_t size,
                    std::byte fill) {
-  return IsFilled(std::span(image).subspan(offset, size), fill);
+  return image[offset] == fill && IsFilled(std::span(image).subspan(offset, size), fill);
 }
 
 // Calls visit(index, byte offset) for each element that the kernel has to write.

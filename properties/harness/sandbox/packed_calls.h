@@ -16,6 +16,7 @@ namespace attest {
 // Words of 64 bits in the machine's order.
 class WordWriter {
  public:
+  WordWriter() { words_.reserve(512); }  // as many as two or three calls have
   void Add(int64_t word) { words_.push_back(word); }
   void Add(double number) { words_.push_back(std::bit_cast<int64_t>(number)); }
   std::string_view bytes() const {

@@ -47,8 +47,8 @@ void AppendTensors(fmt::memory_buffer* out, const std::vector<PlacedTensor>& ten
                    "{}{{\"role\":{},\"dtype\":\"{}\",\"shape\":[{}],\"strides\":[{}],"
                    "\"offset\":{}}}",
                    separator, placed.tensor->role, Name(placed.tensor->dtype),
-                   fmt::join(placed.tensor->shape, ","), fmt::join(placed.tensor->strides, ","),
-                   placed.offset);
+                   fmt::join(placed.tensor->shape, ","),
+                   fmt::join(placed.tensor->KernelStrides(), ","), placed.offset);
     separator = ",";
   }
 }
@@ -67,7 +67,7 @@ void PackCall(const PlacedCall& placed, WordWriter& words) {
     words.Add(static_cast<int64_t>(one.offset));
     words.Add(std::ssize(one.tensor->shape));
     for (const int64_t extent : one.tensor->shape) words.Add(extent);
-    for (const int64_t stride : one.tensor->strides) words.Add(stride);
+    for (const int64_t stride : one.tensor->KernelStrides()) words.Add(stride);
   }
 }
 
@@ -131,8 +131,10 @@ std::string LoadRequest(int64_t id, const KernelSpec& spec, const SessionOptions
 
 std::string MapRequest(int64_t id, const Arena& arena) {
   json slots = json::array();
-  for (const Slot& slot : arena.slots())
+  for (const Slot& slot : arena.slots()) {
     slots.push_back({{"offset", slot.offset}, {"bytes", slot.bytes}, {"writable", slot.writable}});
+    if (slot.views > 1) slots.back().update({{"views", slot.views}, {"apart", kFarGapBytes}});
+  }
   return Dump({{"op", "map"}, {"id", id}, {"guard", kGuardBytes}, {"slots", std::move(slots)}});
 }
 
@@ -177,6 +179,7 @@ tl::expected<LoadReply, std::string> ParseLoadReply(std::string_view line, int64
   identity.can_run_at_once = IsTrue(*reply, "concurrent");
   identity.takes_threads = IsTrue(*reply, "threads");
   identity.takes_packed = IsTrue(*reply, "packed");
+  identity.maps_views = IsTrue(*reply, "views");
   return identity;
 }
 

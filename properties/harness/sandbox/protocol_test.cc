@@ -68,7 +68,8 @@ TEST(Protocol, APackedCountOfMoreThanThereIsIsRefused) {
 TEST(Protocol, AWorkerSaysWhatItCanDoBesidesOrNothing) {
   const auto mute = ParseLoadReply(R"({"id":1,"contract":"{}","threads":"yes"})", 1);
   ASSERT_TRUE(mute) << mute.error();
-  EXPECT_FALSE(mute->can_run_at_once || mute->takes_threads || mute->takes_packed);
+  EXPECT_FALSE(mute->can_run_at_once || mute->takes_threads || mute->takes_packed ||
+               mute->maps_views);
   const auto able = ParseLoadReply(
       R"({"id":1,"contract":"{}","concurrent":true,"threads":true,"packed":true})", 1);
   ASSERT_TRUE(able) << able.error();

@@ -18,6 +18,7 @@
 
 #include <tl/expected.hpp>
 
+#include "impl/attention/contract.h"
 #include "properties/harness/sandbox/call.h"
 
 namespace attest {
@@ -53,9 +54,13 @@ struct KernelIdentity {
   // What the worker can do beside computing call after call.
   bool can_run_at_once = false;  // several calls at the same time
   bool takes_threads = false;    // it hands SessionOptions::threads to the kernel
+  bool maps_views = false;       // it maps a slot several times, as far tensors need (call.h)
   // What was loaded for the kernel beside KernelSpec::library, as far as its worker knows: paths.
   std::vector<std::string> files{};
 };
+
+// The contract of a kernel; what its worker cannot carry is not offered. The error is ParseContract's.
+tl::expected<Contract, std::string> ContractOf(const KernelIdentity& identity);
 
 // Why a session cannot do what is asked of it.
 struct Unable {

@@ -16,6 +16,7 @@
 
 #include "properties/harness/sandbox/locate.h"
 #include "properties/harness/sandbox/sanitized.h"
+#include "properties/harness/sandbox/strided.h"
 #include "properties/harness/sandbox/testing/calls.h"
 
 namespace attest {
@@ -67,6 +68,28 @@ TEST(SessionOpen, IdentityIsTheKernelsOwn) {
   EXPECT_EQ(session->identity().version, "1");
   EXPECT_EQ(session->identity().contract_json, "{\"contract\": \"attest-1\"}");
   EXPECT_THAT(session->spec().text, EndsWith("hostile.so:ok"));
+}
+
+TEST(SessionRun, AFarOutputIsWrittenInEachOfItsParts) {
+  const auto session = OpenHostile("ok");
+  Call call = SmallCall();  // without v, out is 0.5 everywhere, by its strides
+  std::erase_if(call.tensors, [](const CallTensor& t) { return t.role == ATTEST_ROLE_V; });
+  CallTensor& out = TensorOf(&call, ATTEST_ROLE_OUT);
+  const std::vector<int64_t> near = out.strides;
+  const auto gap = static_cast<int64_t>(kFarGapBytes / sizeof(float));
+  out.far_parts = 4;
+  out.far_strides = {near[0] + 2 * gap, near[1] + gap, near[2], near[3]};
+  for (int again = 0; again < 2; ++again) {
+    const auto results = session->Run(std::span<const Call>(&call, 1));
+    ASSERT_FALSE(results[0].fault) << results[0].fault->detail;
+    ASSERT_EQ(results[0].status, CallStatus::kOk) << results[0].message;
+    const float* written = reinterpret_cast<const float*>(results[0].outputs[0].data());
+    EXPECT_EQ(std::count(written, written + CountElements(out), 0.5f), CountElements(out));
+  }
+  out.far_parts = 1;  // none but the first is there now
+  const CallResult lost = RunHostile("ok", call);
+  ASSERT_TRUE(lost.fault);
+  EXPECT_EQ(lost.fault->kind, FaultKind::kWriteFault) << lost.fault->detail;
 }
 
 TEST(SessionOpen, LoadingErrorsAreOneLineEach) {

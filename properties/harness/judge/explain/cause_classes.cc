@@ -18,6 +18,8 @@ constexpr CauseClass kCauseClasses[] = {
     {"lengths-off-by-one", "key lengths are one too long or too short"},
     {"lengths-mistaken", "query lengths are taken for key lengths"},
     {"triangle-repeated", "the triangle of the diagonal tile is laid over every tile of keys"},
+    {kStridesMisread, "a tensor that does not lie contiguous is misread or miswritten"},
+    {kNarrowOffset, "an offset into a tensor is counted in 32 bits"},
     {"narrow-integer", "a window's end, or a key's place in memory, is kept in too few bits"},
     {"mask-ignored", "the boolean mask is not applied"},
     {"mask-inverted", "the boolean mask is read with the opposite polarity"},
@@ -91,6 +93,10 @@ constexpr CauseClass kCauseClasses[] = {
     {"gradient-softcap", "the slope of the softcap is taken for 1"},
     {"gradient-row-lost", "a row adds nothing to dk and dv"},
     {"gradient-of-one-head", "dk and dv are those of one query head of several"},
+    {"gradient-of-shared-bias",
+     "dbias is that of one of the rows, heads or items that share a bias"},
+    {"gradient-bias-scaled", "dbias is multiplied by the scale"},
+    {"gradient-sink-sign", "dsink has the wrong sign"},
     {kBackwardOverForward, "the backward pass writes over what the forward pass gave"},
     // the rest
     {kCallBefore, "the result depends on a call made before"},
@@ -99,7 +105,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"row-zero", "a row that sees keys is zero, as if it saw none", true},
     {"row-nan", "a row is NaN", true},
     {"nan-lost", "a NaN that a row sees does not come through", true},
-    {"numerics", "the result fits wider arithmetic than the contract declares"},
+    {kNumerics, "the result fits wider arithmetic than the contract declares"},
 };
 
 }  // namespace

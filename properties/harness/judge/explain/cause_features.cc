@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "impl/attention/visibility.h"
+#include "properties/harness/judge/explain/explain.h"
 
 namespace attest {
 namespace {
@@ -13,7 +14,7 @@ constexpr int64_t kMostPairs = int64_t{1} << 20;
 
 using Has = bool (*)(const Case&);
 
-struct Feature {
+struct CauseFeature {
   std::string_view cause_class;
   Has is_in;
 };
@@ -64,6 +65,13 @@ bool HasPast(const Case& c) {
 bool HasRing(const Case& c) {
   return c.storage.ring;
 }
+bool HasFarStrides(const Case& c) {
+  const Layouts& l = c.layouts;
+  return IsFar(l.q) || IsFar(l.k) || IsFar(l.v) || IsFar(l.out);
+}
+bool HasStrides(const Case& c) {
+  return c.layouts != Layouts{};
+}
 bool HasPages(const Case& c) {
   return c.storage.page_size > 0;
 }
@@ -98,7 +106,7 @@ bool HasEmptyRow(const Case& c) {
 }
 
 // Classes that are not listed may show anywhere.
-constexpr Feature kFeatures[] = {
+constexpr CauseFeature kFeatures[] = {
     {"causal-ignored", IsCausal},
     {"diagonal-top-left", HasDiagonal},
     {"diagonal-bottom-right", HasDiagonal},
@@ -127,6 +135,8 @@ constexpr Feature kFeatures[] = {
     {"head-0-for-all", HasHeads},
     {"kv-head-mapping", HasHeads},
     {"query-0-for-all", HasQueries},
+    {kNarrowOffset, HasFarStrides},
+    {kStridesMisread, HasStrides},
     {"past-ignored", HasPast},
     {"past-misplaced", HasPast},
     {"ring-misread", HasRing},
@@ -154,17 +164,21 @@ constexpr Feature kFeatures[] = {
     {"gradient-softcap", HasGradients},
     {"gradient-row-lost", HasGradients},
     {"gradient-of-one-head", HasGradients},
+    {"gradient-of-shared-bias", HasGradients},
+    {"gradient-bias-scaled", HasGradients},
+    {"gradient-sink-sign", HasGradients},
     {"backward-over-forward", HasGradients},
 };
 
 }  // namespace
 
 bool NeedsFeature(std::string_view cause_class) {
-  return std::ranges::find(kFeatures, cause_class, &Feature::cause_class) != std::end(kFeatures);
+  return std::ranges::find(kFeatures, cause_class, &CauseFeature::cause_class) !=
+         std::end(kFeatures);
 }
 
 bool MayShowIn(std::string_view cause_class, const Case& c) {
-  const auto* known = std::ranges::find(kFeatures, cause_class, &Feature::cause_class);
+  const auto* known = std::ranges::find(kFeatures, cause_class, &CauseFeature::cause_class);
   return known == std::end(kFeatures) || known->is_in(c);
 }
 

@@ -382,8 +382,7 @@ class Explainer {
     wrong.insert(wrong.begin(), witness_);
     const std::string json = CoveringNumerics(m_, survey_, wrong);
     if (json.empty()) return {};
-    return {"numerics",
-            fmt::format("outside the declared numerics; \"numerics\": {} would cover it", json)};
+    return {std::string(kNumerics), CoveringPhrase(json)};
   }
 
   const Mismatch& m_;

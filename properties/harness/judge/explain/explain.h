@@ -31,6 +31,11 @@ std::span<const CauseClass> CauseClasses();
 // Classes that no look at one outcome gives: they come of running a case again.
 inline constexpr std::string_view kCallBefore = "call-before", kRerunDiffers = "rerun-differs",
                                   kBackwardOverForward = "backward-over-forward";
+// A class that the address of a fault tells (Fault::is_cut_offset).
+inline constexpr std::string_view kNarrowOffset = "narrow-offset";
+inline constexpr std::string_view kNumerics = "numerics";
+// A class that running the case with contiguous tensors tells.
+inline constexpr std::string_view kStridesMisread = "strides-misread";
 // Of a class's id; false for what is none.
 bool IsSymptom(std::string_view cause_class);
 

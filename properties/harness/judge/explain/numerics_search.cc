@@ -5,12 +5,17 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "impl/attention/contract_json.h"
 #include "properties/harness/judge/explain/survey.h"
 #include "properties/harness/judge/outputs.h"
 
 namespace attest {
 namespace {
+
+constexpr std::string_view kBeforeDeclaration = "outside the declared numerics; \"numerics\": ";
+constexpr std::string_view kBehindDeclaration = " would cover it";
 
 // Errors up to so many times the declared bound may show in few rows; larger ones show in many.
 constexpr double kFewTimes = 4;
@@ -230,6 +235,23 @@ class Search {
 std::string CoveringNumerics(const Mismatch& mismatch, const Survey& survey,
                              const std::vector<Row>& wrong) {
   return Search(mismatch, survey, wrong).Run();
+}
+
+std::string CoveringPhrase(const std::string& declaration) {
+  return fmt::format("{}{}{}", kBeforeDeclaration, declaration, kBehindDeclaration);
+}
+
+std::optional<Contract> WidenedBy(const std::string& phrase, const Contract& contract) {
+  if (!phrase.starts_with(kBeforeDeclaration) || !phrase.ends_with(kBehindDeclaration)) {
+    return std::nullopt;
+  }
+  const size_t length = phrase.size() - kBeforeDeclaration.size() - kBehindDeclaration.size();
+  auto json = nlohmann::json::parse(ContractJson(contract));
+  json["numerics"].merge_patch(
+      nlohmann::json::parse(phrase.substr(kBeforeDeclaration.size(), length)));
+  auto widened = ParseContract(json.dump());
+  if (!widened) return std::nullopt;
+  return *std::move(widened);
 }
 
 }  // namespace attest

@@ -3,6 +3,7 @@
 #ifndef ATTEST_HARNESS_JUDGE_EXPLAIN_NUMERICS_SEARCH_H_
 #define ATTEST_HARNESS_JUDGE_EXPLAIN_NUMERICS_SEARCH_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ namespace attest {
 // as often away from zero as towards it.
 std::string CoveringNumerics(const Mismatch& mismatch, const Survey& survey,
                              const std::vector<Row>& wrong);
+
+// The cause in words, for a declaration that CoveringNumerics gave; and the contract that such words widen `contract`
+// to: nullopt for other words.
+std::string CoveringPhrase(const std::string& declaration);
+std::optional<Contract> WidenedBy(const std::string& phrase, const Contract& contract);
 
 }  // namespace attest
 

@@ -52,8 +52,11 @@ class Symptoms {
     }
     const bool is_lost = !IsEmptyRow(p_, witness_) && IsFilledWith(witness_, 0);
     if (output_ == "lse" && HasLostLse(witness_) && is_lost) {
-      return {"row-zero",
-              "the lse and out are those of a row that sees no key, though it sees some"};
+      return {
+          "row-zero",
+          CountVisibleKeys(p_, witness_) > 0
+              ? "the lse and out are those of a row that sees no key, though it sees some"
+              : "the lse and out are those of a row without keys and sink, though it has a sink"};
     }
     if (output_ != "out" || !OutIsWrong(witness_)) return {};
     if (auto found = LostNan(); !found.phrase.empty()) return found;
@@ -154,9 +157,9 @@ class Symptoms {
     if (!IsLost()) return {};
     double highest = -kInf;
     for (const Row& row : survey_.wrong) highest = std::max(highest, VisibleMaximum(row));
-    const bool fits = highest < Vanishes() && LooksEmptyWhere([&](const Row& row) {
-                        return VisibleMaximum(row) <= highest;
-                      });
+    const bool fits =
+        std::isfinite(highest) && highest < Vanishes() &&
+        LooksEmptyWhere([&](const Row& row) { return VisibleMaximum(row) <= highest; });
     if (!fits) return {};
     return {"starting-maximum",
             fmt::format("rows whose scores all lie below about {:.4g} come out as if empty: the "

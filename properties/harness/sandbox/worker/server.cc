@@ -181,6 +181,7 @@ bool Server::Load(const json& request, int64_t id) {
                      {"concurrent", true},
                      {"threads", true},
                      {"packed", true},
+                     {"views", true},
                      {"files", files}}));
 }
 
@@ -188,7 +189,8 @@ bool Server::Map(const json& request, int64_t id) {
   std::vector<MappedSlot> slots;
   for (const json& slot : request.at("slots"))
     slots.push_back({slot.at("offset").get<uint64_t>(), slot.at("bytes").get<uint64_t>(),
-                     slot.at("writable").get<bool>(), nullptr});
+                     slot.at("writable").get<bool>(), slot.value("views", uint64_t{1}),
+                     slot.value("apart", uint64_t{0})});
   const auto mapped = slots_.Map(arena_, request.at("guard").get<uint64_t>(), std::move(slots));
   if (!mapped) return ReplyError(id, mapped.error());
   json addresses = json::array();

@@ -9,34 +9,71 @@
 #include <fmt/format.h>
 
 namespace attest {
+namespace {
+
+// Slots with views lie so far beneath the reservation: there is room for all of them between it and where programs and
+// sanitizers lie, and the system, which hands out addresses from above, does not come there. Address space that is not mapped is
+// inaccessible already, and does not count as memory, which a reservation would.
+constexpr uint64_t kFarBelow = uint64_t{72} << 40;
+// What a negative offset of 2^31 elements of the largest type reaches, and more.
+constexpr uint64_t kFarGuard = uint64_t{32} << 30;
+
+uint64_t SpanOf(const MappedSlot& slot) {
+  return slot.bytes + (slot.views - 1) * slot.apart;
+}
+
+}  // namespace
 
 tl::expected<void, std::string> SlotMap::Map(int file, uint64_t guard,
                                              std::vector<MappedSlot> slots) {
   Unmap();
   uint64_t total = guard;
-  for (const MappedSlot& slot : slots) total += slot.bytes + 2 * guard;
+  for (const MappedSlot& slot : slots)
+    if (slot.views <= 1) total += slot.bytes + 2 * guard;
+  if (auto reserved = Reserve(total); !reserved) return reserved;
+  std::byte* next = reserved_ + guard;
+  std::byte* next_far = reserved_ - kFarBelow;
+  for (MappedSlot& slot : slots) {
+    const bool is_far = slot.views > 1;
+    if (auto mapped = MapViews(file, slot, is_far ? next_far : next); !mapped) {
+      Unmap();
+      return mapped;
+    }
+    slots_.push_back(slot);
+    if (is_far)
+      next_far += (SpanOf(slot) / kFarGuard + 2) * kFarGuard;
+    else
+      next += slot.bytes + 2 * guard;
+  }
+  return {};
+}
+
+tl::expected<void, std::string> SlotMap::Reserve(uint64_t bytes) {
   void* reserved =
-      ::mmap(nullptr, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
     return tl::unexpected(
-        fmt::format("cannot reserve {} bytes of memory: {}", total, std::strerror(errno)));
+        fmt::format("cannot reserve {} bytes of memory: {}", bytes, std::strerror(errno)));
   reserved_ = static_cast<std::byte*>(reserved);
-  reserved_bytes_ = total;
-  std::byte* next = reserved_ + guard;
-  for (MappedSlot& slot : slots) {
-    const int protection = slot.writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* mapped = ::mmap(next, slot.bytes, protection, MAP_SHARED | MAP_FIXED, file,
-                          static_cast<off_t>(slot.offset));
-    if (mapped == MAP_FAILED) {
-      const int error = errno;
-      Unmap();
-      return tl::unexpected(
-          fmt::format("cannot map {} bytes of the arena: {}", slot.bytes, std::strerror(error)));
-    }
-    slot.address = next;
-    next += slot.bytes + 2 * guard;
+  reserved_bytes_ = bytes;
+  return {};
+}
+
+tl::expected<void, std::string> SlotMap::MapViews(int file, MappedSlot& slot, std::byte* first) {
+  const int protection = slot.writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  const int place = slot.views > 1 ? MAP_FIXED_NOREPLACE : MAP_FIXED;
+  for (uint64_t view = 0; view < slot.views; ++view) {
+    void* mapped = ::mmap(first + view * slot.apart, slot.bytes, protection, MAP_SHARED | place,
+                          file, static_cast<off_t>(slot.offset));
+    if (mapped != MAP_FAILED) continue;
+    const int error = errno;
+    slot.views = view;
+    slot.address = first;
+    slots_.push_back(slot);  // what is mapped of it
+    return tl::unexpected(
+        fmt::format("cannot map {} bytes of the arena: {}", slot.bytes, std::strerror(error)));
   }
-  slots_ = std::move(slots);
+  slot.address = first;
   return {};
 }
 
@@ -48,6 +85,9 @@ std::byte* SlotMap::AddressOf(uint64_t offset) const {
 }
 
 void SlotMap::Unmap() {
+  for (const MappedSlot& slot : slots_)
+    for (uint64_t view = 0; slot.apart > 0 && view < slot.views; ++view)
+      ::munmap(slot.address + view * slot.apart, slot.bytes);
   if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
   reserved_ = nullptr;
   slots_.clear();

@@ -1,6 +1,6 @@
 // The arena as a kernel sees it: each slot mapped by itself, inputs read-only, with inaccessible
 // regions on both sides. One reservation holds all of it, so that nothing else of the process can
-// come to lie in a guard.
+// come to lie in a guard; what lies gigabytes apart has a part of the address space that nothing else uses.
 #ifndef ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_
 #define ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_
 
@@ -17,7 +17,9 @@ struct MappedSlot {
   uint64_t offset = 0;  // in the arena file
   uint64_t bytes = 0;
   bool writable = false;
-  std::byte* address = nullptr;
+  uint64_t views = 1,
+           apart = 0;  // mapped so many times, each view so many bytes behind the one before
+  std::byte* address = nullptr;  // of the first view
 };
 
 class SlotMap {
@@ -37,6 +39,8 @@ class SlotMap {
   std::byte* AddressOf(uint64_t offset) const;
 
  private:
+  tl::expected<void, std::string> Reserve(uint64_t bytes);
+  tl::expected<void, std::string> MapViews(int file, MappedSlot& slot, std::byte* first);
   void Unmap();
 
   std::byte* reserved_ = nullptr;
