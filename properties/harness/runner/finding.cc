@@ -402,7 +402,7 @@ void DoubtGradientCause(const Failure& met, FailureProbe& probe, Finding& findin
   }
 }
 
-// Arithmetic that covers the smallest case and not the case as it was met explains neither.
+// Arithmetic that covers the smallest case and not the case as it was met is no sure cause, and nothing to declare.
 void DoubtNumerics(const Property& property, const Failure& met, const Contract& contract,
                    KernelSession& session, Finding& finding) {
   Verdict& verdict = finding.verdict;
@@ -411,8 +411,12 @@ void DoubtNumerics(const Property& property, const Failure& met, const Contract&
   std::string phrase = NumericsOfBoth(property, met, finding, contract, session);
   if (phrase == verdict.likely_cause) return;
   if (!phrase.empty()) return Blame(kNumerics, std::move(phrase), finding);
-  if (others.empty()) return ForgetCause(finding);
+  const OtherCause doubted{std::string(kNumerics),
+                           verdict.likely_cause + ", but not the case as it was met"};
+  if (others.empty()) return Blame(kNumerics, doubted.phrase, finding);
   Blame(others.front().cause_class, others.front().phrase, finding);
+  verdict.other_causes.assign(others.begin() + 1, others.end());
+  verdict.other_causes.push_back(doubted);
 }
 
 // What the forward pass gave is looked at behind the backward pass. Where it is right without one, that one wrote there.

@@ -181,7 +181,7 @@ bool Server::Load(const json& request, int64_t id) {
                      {"concurrent", true},
                      {"threads", true},
                      {"packed", true},
-                     {"views", true},
+                     {"views", SlotMap::CanMapViews()},
                      {"files", files}}));
 }
 

@@ -24,6 +24,24 @@ uint64_t SpanOf(const MappedSlot& slot) {
 
 }  // namespace
 
+bool SlotMap::CanMapViews() {
+  constexpr size_t kSomeBytes = 1;
+  const auto map = [](void* address, int place) {
+    return ::mmap(address, kSomeBytes, PROT_NONE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | place, -1, 0);
+  };
+  void* near = map(nullptr, 0);
+  if (near == MAP_FAILED) return false;
+  const auto address = reinterpret_cast<uintptr_t>(near);
+  ::munmap(near, kSomeBytes);
+  if (address <= kFarBelow) return false;
+  void* wanted = reinterpret_cast<void*>(address - kFarBelow);
+  void* far = map(wanted, MAP_FIXED_NOREPLACE);
+  if (far == MAP_FAILED) return false;
+  ::munmap(far, kSomeBytes);
+  return far == wanted;
+}
+
 tl::expected<void, std::string> SlotMap::Map(int file, uint64_t guard,
                                              std::vector<MappedSlot> slots) {
   Unmap();

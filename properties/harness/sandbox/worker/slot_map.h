@@ -29,6 +29,9 @@ class SlotMap {
   SlotMap(const SlotMap&) = delete;
   SlotMap& operator=(const SlotMap&) = delete;
 
+  // Whether this process has the address space that views take: some machines give theirs 39 bits.
+  static bool CanMapViews();
+
   // Replaces the mapping: `slots` ascend by offset and do not touch. On an error nothing is mapped.
   tl::expected<void, std::string> Map(int file, uint64_t guard, std::vector<MappedSlot> slots);
 
