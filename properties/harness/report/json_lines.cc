@@ -137,6 +137,7 @@ std::string RunLine(const RunReport& report) {
       one["version"] = kernel.identity.version;
       one["contract"] = kernel.contract.name;
       one["contract_json"] = kernel.identity.contract_json;
+      one["maps_views"] = kernel.identity.maps_views;
       if (kernel.is_model) one["is_model"] = true;
     } else {
       one["skipped"] = kernel.skipped;

@@ -174,7 +174,8 @@ KernelReport KernelOf(const Json& json) {
     kernel.contract.name = Get<std::string>(json, "contract");
     return kernel;
   }
-  auto contract = ParseContract(kernel.identity.contract_json);
+  kernel.identity.maps_views = json.value("maps_views", true);
+  auto contract = ContractOf(kernel.identity);
   if (!contract) throw std::runtime_error("contract_json: " + contract.error());
   kernel.contract = std::move(*contract);
   return kernel;

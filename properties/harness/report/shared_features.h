@@ -10,7 +10,7 @@
 
 namespace attest {
 
-// "sinks, packed, f16": of the calls at fault (Finding::derived, else the smallest case). Empty where they share nothing,
+// "sinks, packed, dtype = f16": of the calls at fault (Finding::derived, else the smallest case). Empty where they share nothing,
 // or are too few for that to say something.
 std::string SharedFeatures(const std::vector<const ReportedFinding*>& findings);
 

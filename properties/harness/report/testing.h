@@ -27,6 +27,7 @@ inline KernelReport KernelWith(const std::string& name, std::vector<PropertyResu
   KernelReport kernel;
   kernel.kernel = name;
   kernel.identity = {name, "1.0", "{}"};
+  kernel.identity.maps_views = true;  // as its contract, the default one, has it
   kernel.results = std::move(results);
   kernel.seconds = 2;
   return kernel;

@@ -127,6 +127,10 @@ constexpr Words::Flag kFlags[] = {
     {"without_present", [](C c) { return c.storage.without_present; }},
     {"packed", [](C c) { return c.storage.packed; }},
     {"past", [](C c) { return c.storage.past > 0; }},
+    {"pages", [](C c) { return c.storage.page_size > 0; }},
+    {"ring", [](C c) { return c.storage.ring; }},
+    {"fp8", [](C c) { return c.problem.fp8.has_value(); }},
+    {"gradients", [](C c) { return c.problem.want_gradients; }},
     // K and V hold the same numbers.
     {"keys_equal_values", KeysEqualValues},
     // Any of those that a kernel without them may be given as a mask.
