@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include <benchmark/benchmark.h>
@@ -15,6 +13,7 @@
 
 #include "properties/bench/kernel_calls.h"
 #include "properties/bench/kernel_memory.h"
+#include "properties/bench/yardstick_threads.h"
 #include "properties/bench/yardsticks.h"
 
 namespace attest {
@@ -137,21 +136,6 @@ class BestTimes : public benchmark::BenchmarkReporter {
   std::map<std::string, double> best_;
 };
 
-// body() on each of so many threads; returns the sum of what it returns.
-double OnThreads(int threads, const std::function<double(int)>& body) {
-  std::vector<double> done(static_cast<size_t>(threads));
-  {
-    std::vector<std::jthread> others;
-    for (int n = 1; n < threads; ++n) {
-      others.emplace_back([&, n] { done[static_cast<size_t>(n)] = body(n); });
-    }
-    done[0] = body(0);
-  }
-  double all = 0;
-  for (const double one : done) all += one;
-  return all;
-}
-
 // One table: a dtype and a number of threads.
 class Table {
  public:
@@ -160,6 +144,7 @@ class Table {
         dtype_(*ParseDType(dtype)),
         threads_(threads),
         columns_(Columns(dtype)),
+        yardstick_threads_(threads),
         read_(size_t{1} << 25) {}
 
   bool Print();
@@ -174,14 +159,16 @@ class Table {
   bool IsTooLong(const Column& column, const Shape& shape) const;
   Calls PrepareCalls(const Shape& shape);
   Rates Measure(const Shape& shape, const Calls& calls);
-  void Register(const std::string& name, const std::function<void()>& body);
-  double RunYardstick(const std::string& name);
+  void RegisterCall(const std::string& name, PreparedCall& call);
+  void RegisterYardstick(const std::string& name);
+  Measured RunYardstick(const std::string& name);
   void PrintRates(const Shape& shape, const Rates& rates) const;
 
   const KernelsOptions& options_;
   const DType dtype_;
   const int threads_;
   const std::vector<Column> columns_;
+  YardstickThreads yardstick_threads_;
   const std::vector<float> read_;  // 128 MiB, for the reading yardstick
   std::map<std::string, BenchKernel> kernels_;
   Rates last_rates_;
@@ -210,8 +197,8 @@ void Table::PrintHead() const {
   fmt::print(" | {:>7} {:>7}\n", "of peak", "of best");
 }
 
-double Table::RunYardstick(const std::string& name) {
-  return OnThreads(threads_, [&](int n) {
+Measured Table::RunYardstick(const std::string& name) {
+  return yardstick_threads_.Run([&](int n) {
     if (name == "peak") return RunFmaPeak();
     if (name == "eigen") return RunEigenProduct();
     if (name == "openblas") return RunOpenBlasProduct();
@@ -220,12 +207,20 @@ double Table::RunYardstick(const std::string& name) {
   });
 }
 
-void Table::Register(const std::string& name, const std::function<void()>& body) {
-  auto* made = benchmark::RegisterBenchmark(name.c_str(), [body](benchmark::State& state) {
-    for ([[maybe_unused]] auto _ : state) body();
+void Table::RegisterCall(const std::string& name, PreparedCall& call) {
+  auto* made = benchmark::RegisterBenchmark(name.c_str(), [&call](benchmark::State& state) {
+    for ([[maybe_unused]] auto _ : state) call.Run();
   });
   made->MinTime(options_.seconds)->Repetitions(options_.repetitions);
   threads_ == 1 ? made->MeasureProcessCPUTime() : made->UseRealTime();
+}
+
+void Table::RegisterYardstick(const std::string& name) {
+  auto* made = benchmark::RegisterBenchmark(name.c_str(), [this, name](benchmark::State& state) {
+    for ([[maybe_unused]] auto _ : state) state.SetIterationTime(RunYardstick(name).seconds);
+  });
+  made->MinTime(options_.seconds)->Repetitions(options_.repetitions);
+  threads_ == 1 ? made->MeasureProcessCPUTime() : made->UseManualTime();
 }
 
 // All of one row in random order, so that they meet the machine in the same states.
@@ -234,12 +229,12 @@ Table::Rates Table::Measure(const Shape& shape, const Calls& calls) {
   std::map<std::string, double> works;
   for (const auto& [name, call] : calls) {
     works[name] = WorkOf(shape, dtype_);
-    Register(name, [&prepared = *call] { prepared.Run(); });
+    RegisterCall(name, *call);
   }
   for (const std::string name : {"peak", "eigen", "openblas", kReading}) {
     if ((name == kReading) != shape.is_decode()) continue;
-    works[name] = RunYardstick(name);
-    if (works[name] > 0) Register(name, [this, name] { RunYardstick(name); });
+    works[name] = RunYardstick(name).work;
+    if (works[name] > 0) RegisterYardstick(name);
   }
   BestTimes times(threads_ == 1);
   benchmark::RunSpecifiedBenchmarks(&times);

@@ -45,6 +45,8 @@ class BlockRows {
   const Block& block() const { return block_; }
   int64_t size() const { return block_.rows; }
   const BlockRow& operator[](int64_t r) const { return rows_[static_cast<size_t>(r)]; }
+  // Whether row r is its head's first. Else it lies one stride behind row r - 1, in q and in out.
+  bool StartsHead(int64_t r) const { return (*this)[r].i == 0; }
   // The union of the ranges of all rows.
   KeySpan keys() const { return keys_; }
   // What row r may see of a tile, masks apart.

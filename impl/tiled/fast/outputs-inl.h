@@ -38,13 +38,20 @@ HWY_INLINE Vector ReciprocalOf(const RowSums& sums, size_t n) {
 template <typename T>
 void WriteOutsAs(const CallView& call, const BlockRows& rows, int64_t first, int64_t last,
                  const RowSums& sums, const Sums& values) {
+  if (call.value_dim == 0) return;
   const Floats d;
+  const int64_t size = call.value_dim, step = call.out.strides[2];
   HWY_ALIGN float reciprocals[kLanes] = {};
+  RowSpan<T> out;
   for (int64_t r = first; r < last; ++r) {
     const auto n = static_cast<size_t>(r - first), lane = n % hn::Lanes(d);
     if (lane == 0) hn::Store(ReciprocalOf(sums, n), d, reciprocals);
-    const RowSpan<T> out = call.OutAt<T>(rows.block().batch, rows[r].head, rows[r].i);
-    StoreRow<T>(values.data + n * values.step, reciprocals[lane], call.value_dim, out);
+    if (r == first || rows.StartsHead(r)) {
+      out = call.OutAt<T>(rows.block().batch, rows[r].head, rows[r].i);
+    } else {
+      out.data += step;
+    }
+    StoreRow<T>(values.data + n * values.step, reciprocals[lane], size, out);
   }
 }
 

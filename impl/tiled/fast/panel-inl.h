@@ -177,30 +177,35 @@ class PanelKernel final : public BlockKernel {
 
   // Rows whose elements lie side by side are read there, others by way of scratch.
   void PackVector(size_t p, size_t v) {
+    if (head_dim_ == 0) return;
     const int64_t batch = rows_.block().batch;
     if (call_.fp8 || call_.q.strides[3] != 1) {
-      return PackRows<float>(p, v, /*ahead=*/0, [&](const BlockRow& row, size_t lane) {
+      return PackRows<float>(p, v, /*ahead=*/0, [&](int64_t r, size_t lane, const float*) {
         float* const scratch = row_.get() + lane * row_step_;
-        reader_.Query(batch, row.head, row.i, scratch);
+        reader_.Query(batch, rows_[r].head, rows_[r].i, scratch);
         return scratch;
       });
     }
     WithStorage(call_.dtype, [&](auto zero) {
       using T = decltype(zero);
-      PackRows<T>(p, v, static_cast<size_t>(call_.q.strides[2]) * lanes_,
-                  [&](const BlockRow& row, size_t) {
-                    return call_.QueryAt<T>(batch, row.head, row.i).data;
+      const int64_t step = call_.q.strides[2];
+      PackRows<T>(p, v, static_cast<size_t>(step) * lanes_,
+                  [&](int64_t r, size_t lane, const T* before) {
+                    if (lane > 0 && !rows_.StartsHead(r)) return before + step;
+                    return call_.QueryAt<T>(batch, rows_[r].head, rows_[r].i).data;
                   });
     });
   }
 
-  // data_of(row, lane) is where a row's elements lie. Lanes behind the last row repeat it.
+  // data_of(row, lane, where those of the lane before lie) is where a row's elements lie. Lanes behind
+  // the last row repeat it.
   template <typename T, typename DataOf>
   void PackRows(size_t p, size_t v, size_t ahead, const DataOf& data_of) {
     const T* rows[kLanes];
     for (size_t lane = 0; lane < lanes_; ++lane) {
       const auto r = FirstRow(p) + static_cast<int64_t>(v * lanes_ + lane);
-      rows[lane] = data_of(rows_[std::min(r, LastRow(p) - 1)], lane);
+      const T* const before = lane == 0 ? nullptr : rows[lane - 1];
+      rows[lane] = r < LastRow(p) ? data_of(r, lane, before) : before;
     }
     Transpose(rows, head_dim_, fast_.query_factor, QueriesOf(p) + v * lanes_, width_, ahead);
   }
@@ -277,10 +282,11 @@ class PanelKernel final : public BlockKernel {
             hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, to_ + v * lanes_)))};
   }
 
-  // What rows first .. last see.
-  RowRange UnionOf(size_t first, size_t last) const {
-    return {*std::min_element(from_ + first, from_ + last),
-            *std::max_element(to_ + first, to_ + last)};
+  // What kRowsTogether rows from r on see, or as many as there are lanes.
+  RowRange UnionOfFew(size_t r) const {
+    const hn::CappedTag<int32_t, kRowsTogether> d;
+    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + r))),
+            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + r)))};
   }
 
   // Adds the keys of `next` for the vectors that they concern, and those between.
@@ -430,12 +436,9 @@ class PanelKernel final : public BlockKernel {
   // Few rows at a time, for they see different keys. What some of them do not
   // see has a weight of 0.
   void AddVisibleValues(size_t p, const FloatRows& values, float* part) const {
-    for (size_t v = 0; v < RowsOf(p); v += lanes_) {
-      const size_t end = std::min(v + lanes_, RowsOf(p));
-      for (size_t r = v; r < end; r += kRowsTogether) {
-        const size_t last = std::min(r + kRowsTogether, end);
-        AddValues(p, r, last, UnionOf(r, last), values, part);
-      }
+    const size_t together = std::min(kRowsTogether, lanes_);
+    for (size_t r = 0; r < RowsOf(p); r += together) {
+      AddValues(p, r, std::min(r + together, RowsOf(p)), UnionOfFew(r), values, part);
     }
   }
 

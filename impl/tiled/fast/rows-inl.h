@@ -41,12 +41,14 @@ HWY_NOINLINE void LoadRows(const T* data, int64_t step, int64_t count, int64_t s
   }
 }
 
+// `row` is a copy: a reference might be to what is written, and be read again for each vector.
 template <typename T>
-HWY_NOINLINE void StoreRow(const float* in, float factor, int64_t size, const RowSpan<T>& row) {
+HWY_INLINE void StoreRow(const float* in, float factor, int64_t size, RowSpan<T> row) {
   int64_t n = 0;
   if constexpr (kInVectors<T>) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));
-    for (; row.stride == 1 && n + lanes <= size; n += lanes) {
+    const int64_t vectors_end = row.stride == 1 ? size - lanes : -1;
+    for (; n <= vectors_end; n += lanes) {
       Narrow(hn::Mul(hn::LoadU(Floats(), in + n), hn::Set(Floats(), factor)), row.data + n);
     }
   }
@@ -98,6 +100,52 @@ HWY_INLINE void StoreColumns(Vector x, Vector factor, float* out, size_t out_ste
     hn::StoreU(hn::Mul(SecondOfPairs(x, T()), factor), d, out + out_step);
   }
 }
+
+constexpr size_t kBlocks = kLanes / 4;
+
+// x[b] becomes the blocks b of all kBlocks vectors, in their order.
+HWY_INLINE void GatherBlocks(Vector* x) {
+  const Floats d;
+  if constexpr (kBlocks == 2) {
+    const Vector first = hn::ConcatLowerLower(d, x[1], x[0]);
+    x[1] = hn::ConcatUpperUpper(d, x[1], x[0]);
+    x[0] = first;
+  } else if constexpr (kBlocks == 4) {
+    const auto gather = [&](Vector even, Vector odd, Vector& first, Vector& second) HWY_ATTR {
+      first = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(odd), even);
+      second = hn::OddEvenBlocks(odd, hn::SwapAdjacentBlocks(even));
+    };
+    const Vector even = hn::ConcatUpperUpper(d, x[2], x[0]);
+    const Vector odd = hn::ConcatUpperUpper(d, x[3], x[1]);
+    gather(hn::ConcatLowerLower(d, x[2], x[0]), hn::ConcatLowerLower(d, x[3], x[1]), x[0], x[1]);
+    gather(even, odd, x[2], x[3]);
+  }
+}
+
+// A vector of lanes of each row, from column c on, to out.
+template <typename T>
+HWY_INLINE void TransposeVectors(const T* const* rows, size_t c, Vector factor, float* out,
+                                 size_t out_step) {
+  constexpr size_t kPerLane = sizeof(float) / sizeof(T);
+  Vector x[kLanes];
+#pragma GCC unroll 16
+  for (size_t n = 0; n < kLanes; ++n) {
+    x[n] = hn::LoadU(Floats(), reinterpret_cast<const float*>(rows[n] + c));
+  }
+#pragma GCC unroll 4
+  for (size_t n = 0; n < kLanes; n += 4) TransposeBlocks(x[n], x[n + 1], x[n + 2], x[n + 3]);
+#pragma GCC unroll 4
+  for (size_t k = 0; k < 4; ++k) {
+    Vector columns[kBlocks];
+#pragma GCC unroll 4
+    for (size_t b = 0; b < kBlocks; ++b) columns[b] = x[4 * b + k];
+    GatherBlocks(columns);
+#pragma GCC unroll 4
+    for (size_t b = 0; b < kBlocks; ++b) {
+      StoreColumns<T>(columns[b], factor, out + (4 * b + k) * kPerLane * out_step, out_step);
+    }
+  }
+}
 #endif
 
 // Fetches rows of `columns` elements, `offset` elements behind each of `rows`, in the order of addresses,
@@ -141,6 +189,11 @@ HWY_NOINLINE void Transpose(const T* const* rows, size_t columns, float factor, 
     constexpr size_t kPerLane = sizeof(float) / sizeof(T);
     const Vector by = hn::Set(Floats(), factor);
     RowFetcher<T> fetcher(rows, columns, ahead);
+    for (; c + kLanes * kPerLane <= columns; c += kLanes * kPerLane) {
+#pragma GCC unroll 4
+      for (size_t b = 0; b < kBlocks; ++b) fetcher.Fetch();
+      TransposeVectors(rows, c, by, out + c * out_step, out_step);
+    }
     for (; c + 4 * kPerLane <= columns; c += 4 * kPerLane) {
       fetcher.Fetch();
       Vector x[4];

@@ -72,14 +72,36 @@ void RunBlock(const FastCall& fast, const Block& block, BlockKernel& kernel, flo
   kernel.Finish();
 }
 
+// The blocks of one thread, which others take from once they have done their own.
+struct alignas(64) Share {
+  std::atomic<size_t> next;
+  size_t last;
+};
+
+// Shares lie side by side in the order of blocks: so each head's keys are read, and its outs written, by one
+// thread, call after call, as far as work is even. Threads need not have a cache in common.
+std::vector<Share> SharesOf(size_t blocks, size_t threads) {
+  std::vector<Share> shares(threads);
+  for (size_t n = 0; n < threads; ++n) {
+    shares[n].next = blocks * n / threads;
+    shares[n].last = blocks * (n + 1) / threads;
+  }
+  return shares;
+}
+
 void ShareBlocks(const FastCall& fast, const std::vector<Block>& blocks, const Kernels& kernels,
                  ThreadPool& pool) {
-  std::atomic<size_t> next = 0;
-  pool.Run(static_cast<int>(kernels.size()), [&](int slot) {
-    BlockKernel& kernel = *kernels[static_cast<size_t>(slot)];
+  const size_t threads = kernels.size();
+  std::vector<Share> shares = SharesOf(blocks.size(), threads);
+  pool.Run(static_cast<int>(threads), [&](int slot) {
+    const auto own = static_cast<size_t>(slot);
+    BlockKernel& kernel = *kernels[own];
     const AlignedFloats part(kernel.PartSize());
-    for (size_t n = next++; n < blocks.size(); n = next++) {
-      RunBlock(fast, blocks[n], kernel, part.get());
+    for (size_t k = 0; k < threads; ++k) {
+      Share& share = shares[(own + k) % threads];
+      for (size_t n = share.next++; n < share.last; n = share.next++) {
+        RunBlock(fast, blocks[n], kernel, part.get());
+      }
     }
   });
 }

@@ -7,8 +7,9 @@
 
 namespace attest::tiled_fast {
 
-// Computes out and lse. Threads take one block of rows after the other; where there are fewer blocks
-// than threads they share the keys of each block instead, in chunks.
+// Computes out and lse. Each thread has a share of the blocks of rows, and takes from those of others
+// once it is done; where there are fewer blocks than threads they share the keys of each block instead, in
+// chunks.
 void RunCall(const FastCall& fast, ThreadPool& pool);
 
 }  // namespace attest::tiled_fast
