@@ -95,11 +95,11 @@ tl::expected<CallResult, Unable> InProcessRunner::RunOne(const Call& call) {
   const auto changed = arena_->Fit(one);
   if (!changed) return tl::unexpected(Unable{changed.error()});
   if (*changed) {
-    std::vector<MappedSlot> frame;
-    const auto slots = arena_->slots().first(arena_->slots().size() / arena_->frames());
-    for (const Slot& slot : slots)
-      frame.push_back({slot.offset, slot.bytes, slot.writable, slot.views, kFarGapBytes});
-    const auto mapped = slots_.Map(arena_->fd(), kGuardBytes, std::move(frame));
+    std::vector<MappedSlot> slots;
+    for (const Slot& slot : arena_->slots())
+      slots.push_back({slot.offset, slot.bytes, slot.writable, slot.views,
+                       slot.views > 1 ? kFarGapBytes : 0});
+    const auto mapped = slots_.Map(arena_->fd(), kGuardBytes, std::move(slots));
     if (!mapped) return tl::unexpected(Unable{mapped.error()});
   }
   CallResult result = Compute(call, kFirstFill);
@@ -116,7 +116,8 @@ std::byte* InProcessRunner::AddressOf(const PlacedTensor& placed) const {
 }
 
 CallResult InProcessRunner::Compute(const Call& call, std::byte fill) {
-  const PlacedCall placed = arena_->Place(call, /*frame=*/0, fill);
+  arena_->Free();
+  const PlacedCall placed = *arena_->Place(call, fill);
   std::vector<DLTensor> tensors;
   std::vector<attest_argument> arguments;
   std::vector<attest_option> options;

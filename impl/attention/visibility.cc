@@ -1,6 +1,7 @@
 #include "impl/attention/visibility.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 namespace attest {
@@ -36,17 +37,17 @@ class PlaneLine {
   int64_t step_ = 0;
 };
 
+// Whether there is anything beside what VisibleRange looks at.
+bool MasksMayHide(const Problem& p) {
+  return p.mask || p.bias || p.documents || p.block_mask;
+}
+
 // Whether masks and documents let one row see keys; the rest is VisibleRange's.
 class RowMasks {
  public:
   RowMasks(const Problem& p, const Row& row)
-      : p_(p),
-        row_(row),
-        mask_(p.mask, row),
-        bias_(p.bias, row),
-        may_hide_(p.mask || p.bias || p.documents || p.block_mask) {}
+      : p_(p), row_(row), mask_(p.mask, row), bias_(p.bias, row) {}
 
-  bool may_hide() const { return may_hide_; }
   bool Attend(int64_t key) const {
     return mask_.At(key) && bias_.At(key) && InOneDocument(p_, row_, key) &&
            BlockAttends(p_, row_, key);
@@ -56,7 +57,6 @@ class RowMasks {
   const Problem& p_;
   const Row& row_;
   const PlaneLine mask_, bias_;
-  const bool may_hide_;
 };
 
 // The first key that causality hides from the row.
@@ -105,9 +105,15 @@ KeyRange VisibleRange(const Problem& p, const Row& row) {
 
 void ListVisibleKeys(const Problem& problem, const Row& row, std::vector<int64_t>& keys) {
   const KeyRange range = VisibleRange(problem, row);
-  const RowMasks masks(problem, row);
+  const auto most = static_cast<size_t>(range.last - range.first);
+  if (!MasksMayHide(problem)) {
+    keys.resize(most);
+    std::iota(keys.begin(), keys.end(), range.first);
+    return;
+  }
   keys.clear();
-  keys.reserve(static_cast<size_t>(range.last - range.first));
+  keys.reserve(most);
+  const RowMasks masks(problem, row);
   for (int64_t j = range.first; j < range.last; ++j) {
     if (masks.Attend(j)) keys.push_back(j);
   }
@@ -121,8 +127,8 @@ std::vector<int64_t> VisibleKeys(const Problem& problem, const Row& row) {
 
 double CountVisibleKeys(const Problem& problem, const Row& row) {
   const KeyRange range = VisibleRange(problem, row);
+  if (!MasksMayHide(problem)) return static_cast<double>(range.last - range.first);
   const RowMasks masks(problem, row);
-  if (!masks.may_hide()) return static_cast<double>(range.last - range.first);
   int64_t count = 0;
   for (int64_t j = range.first; j < range.last; ++j) count += masks.Attend(j) ? 1 : 0;
   return static_cast<double>(count);
@@ -139,6 +145,7 @@ bool IsPaddedQuery(const Problem& problem, const Row& row) {
 
 bool SeesNoKey(const Problem& problem, const Row& row) {
   const KeyRange range = VisibleRange(problem, row);
+  if (range.first == range.last || !MasksMayHide(problem)) return range.first == range.last;
   const RowMasks masks(problem, row);
   for (int64_t j = range.first; j < range.last; ++j) {
     if (masks.Attend(j)) return false;

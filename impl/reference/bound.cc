@@ -42,7 +42,7 @@ class SpareNumbers {
   }
   void Keep(std::unique_ptr<RowNumbers> numbers) {
     constexpr size_t kMostSpare = 512, kMostElements = 512;  // 2 MiB an array
-    if (!numbers || spare_.size() >= kMostSpare || numbers->out.capacity() > kMostElements ||
+    if (spare_.size() >= kMostSpare || numbers->out.capacity() > kMostElements ||
         std::max(numbers->weights.capacity(), numbers->scores.capacity()) > kMostElements) {
       return;
     }
@@ -97,7 +97,7 @@ class ErrorBound::Impl {
   ~Impl() {
     for (Entry& entry : rows_) {
       for (std::unique_ptr<RowNumbers>& numbers : entry.tiers) {
-        TheSpareNumbers().Keep(std::move(numbers));
+        if (numbers) TheSpareNumbers().Keep(std::move(numbers));
       }
     }
   }

@@ -64,10 +64,15 @@ bool RangeCheck::SinkOrDropoutMayOverflow(const HeadFacts& head) const {
          r_.kept > r_.weight_range / 2;
 }
 
+RangeOfHead RangeCheck::RangeOf(const HeadFacts& head, int64_t number) const {
+  if (r_.ParameterMayOverflow(p_, number)) return RangeOfHead::kMayOverflow;
+  if (r_.has_zero_values && SinkOrDropoutMayOverflow(head)) return RangeOfHead::kMayOverflow;
+  return HeadIsSafe(head) ? RangeOfHead::kSafe : RangeOfHead::kByRow;
+}
+
 bool RangeCheck::MayOverflow(HeadFacts& head, const Row& row) const {
-  if (r_.ParameterMayOverflow(p_, row.head)) return true;
-  if (r_.has_zero_values && SinkOrDropoutMayOverflow(head)) return true;
-  if (HeadIsSafe(head)) return false;
+  if (!head.range) head.range = RangeOf(head, row.head);
+  if (*head.range != RangeOfHead::kByRow) return *head.range == RangeOfHead::kMayOverflow;
   return HiddenMayOverflow(head, row) || QueryMayOverflow(row) || VisibleMayOverflow(head, row);
 }
 

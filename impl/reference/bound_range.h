@@ -24,6 +24,7 @@ class RangeCheck {
   bool HiddenMayOutweigh(HeadFacts& head, const Row& row) const;
 
  private:
+  RangeOfHead RangeOf(const HeadFacts& head, int64_t number) const;
   bool HeadIsSafe(const HeadFacts& head) const;
   bool SinkOrDropoutMayOverflow(const HeadFacts& head) const;
   double LeastLargestScore(const ScoreErrors& errors, const Row& row) const;

@@ -51,6 +51,9 @@ struct KvFacts {
   mutable std::optional<RowMajor> squared_values_;
 };
 
+// Whether a score or sum of any row of a head may overflow; by row: the rows must be looked at.
+enum class RangeOfHead : uint8_t { kSafe, kMayOverflow, kByRow };
+
 // What the rows of one query head share.
 class HeadFacts {
  public:
@@ -66,6 +69,7 @@ class HeadFacts {
   Eigen::VectorXd query_sum;
   double largest_query = 0;    // of the query sums, so at least every |q_d|
   double largest_product = 0;  // of the norms; infinite where some input is not finite
+  std::optional<RangeOfHead> range;  // RangeCheck's, made when first asked for
 
   // |q||K|^T of one query. Holds until another query is asked for.
   const Eigen::RowVectorXd& AbsProducts(int64_t query);

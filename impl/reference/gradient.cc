@@ -44,9 +44,10 @@ GradientPair MeasurePair(const Problem& p, const Inputs& inputs, const Reference
   pair.tanh = TanhOf(p, inputs, semantics, row, key);
   pair.slope = CapSlope(pair.tanh);
   pair.caps_bias = semantics.softcap_order == SoftcapOrder::kAfterBias;
+  const double *dout = LineOf(inputs.dout, row.batch, row.head, row.query),
+               *v = LineOf(inputs.v, row.batch, kv_head, key);
   for (int64_t d = 0; d < p.value_dim; ++d) {
-    const Wide product = Wide{inputs.dout.At(row.batch, row.head, row.query, d)} *
-                         inputs.v.At(row.batch, kv_head, key, d);
+    const Wide product = Wide{dout[d]} * v[d];
     pair.dweight += product;
     pair.reach += static_cast<double>(std::fabs(product));
   }
@@ -60,6 +61,7 @@ struct WideArray {
   explicit WideArray(const Shape4& shape)
       : like(shape), sums(static_cast<size_t>(ElementCount(shape)), 0) {}
   Wide& At(int64_t a, int64_t b, int64_t c, int64_t d) { return sums[like.Index(a, b, c, d)]; }
+  Wide* Line(int64_t a, int64_t b, int64_t c) { return sums.data() + like.Index(a, b, c, 0); }
   Array Rounded() {
     for (size_t n = 0; n < sums.size(); ++n) like.values[n] = static_cast<double>(sums[n]);
     return std::move(like);
@@ -83,13 +85,15 @@ void AddPair(const Problem& p, const Inputs& inputs, const Row& row, const Gradi
   const auto [b, h, i] = row;
   const int64_t kv_head = h / p.heads_per_kv_head(), j = pair.key;
   const Wide dproduct = pair.dscore * Wide{p.EffectiveScale()};
+  const double *k = LineOf(inputs.k, b, kv_head, j), *q = LineOf(inputs.q, b, h, i);
+  Wide *dq = sums.dq.Line(b, h, i), *dk = sums.dk.Line(b, kv_head, j);
   for (int64_t d = 0; d < p.head_dim; ++d) {
-    sums.dq.At(b, h, i, d) += dproduct * inputs.k.At(b, kv_head, j, d);
-    sums.dk.At(b, kv_head, j, d) += dproduct * inputs.q.At(b, h, i, d);
+    dq[d] += dproduct * k[d];
+    dk[d] += dproduct * q[d];
   }
-  for (int64_t d = 0; d < p.value_dim; ++d) {
-    sums.dv.At(b, kv_head, j, d) += Wide{pair.weight} * pair.kept * inputs.dout.At(b, h, i, d);
-  }
+  const double* dout = LineOf(inputs.dout, b, h, i);
+  Wide* dv = sums.dv.Line(b, kv_head, j);
+  for (int64_t d = 0; d < p.value_dim; ++d) dv[d] += Wide{pair.weight} * pair.kept * dout[d];
   if (!p.bias) return;
   const Shape4 at = BiasIndex(p, row, j);
   sums.dbias.At(at[0], at[1], at[2], at[3]) += pair.dbias;
@@ -122,7 +126,9 @@ void MeasureGradientRow(const Problem& p, const Inputs& inputs, const Reference&
   out = {std::move(out.pairs)};
   out.pairs.clear();
   if (!GradientRow::TakesPart(p, row)) return;
-  for (const int64_t key : VisibleKeys(p, row)) {
+  thread_local std::vector<int64_t> keys;
+  ListVisibleKeys(p, row, keys);
+  for (const int64_t key : keys) {
     out.pairs.push_back(MeasurePair(p, inputs, reference, semantics, row, key));
   }
   for (int64_t d = 0; d < p.value_dim; ++d) {

@@ -28,12 +28,12 @@ struct Gradient {
 Gradient ComputeGradient(const Problem& problem, const Inputs& inputs, const Reference& reference,
                          const Semantics& semantics);
 
-// The worst-case bound of each element, for a kernel that has the forward's out and lse as its own
+// The worst-case bound of each element of `due`, which ComputeGradient gave, for a kernel that has the forward's out and lse as its own
 // forward stored them. 0 where exactly 0 is due. Infinite where nothing is claimed: where a row that
 // takes part may overflow, where an input that takes part is not finite, and in the rows of empty_row
 // other than zero.
 Gradient BoundGradient(const Problem& problem, const Inputs& inputs, const Reference& reference,
-                       ErrorBound& bound, const Contract& contract);
+                       const Gradient& due, ErrorBound& bound, const Contract& contract);
 
 }  // namespace attest
 

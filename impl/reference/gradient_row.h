@@ -49,6 +49,11 @@ struct GradientRow {
   static bool TakesPart(const Problem& p, const Row& row);
 };
 
+// The lanes of one position.
+inline const double* LineOf(const Array& array, int64_t a, int64_t b, int64_t c) {
+  return array.values.data() + array.Index(a, b, c, 0);
+}
+
 // 1 - tanh^2, the slope of the softcap.
 inline Wide CapSlope(Wide tanh) {
   return (1 - tanh) * (1 + tanh);

@@ -249,7 +249,7 @@ TEST_P(GradientBoundTest, HoldsForAnotherOrderOfSummation) {
     const Reference reference = ReferenceFor(p, in, Strict());
     ErrorBound forward(p, in, reference, Strict());
     const Gradient due = ComputeGradient(p, in, reference, Strict().semantics);
-    const Gradient bound = BoundGradient(p, in, reference, forward, Strict());
+    const Gradient bound = BoundGradient(p, in, reference, due, forward, Strict());
     const Gradient observed = BackwardLoop(p, in).Run();
     const std::string where = "round " + std::to_string(round);
     ExpectWithin(observed.dq, due.dq, bound.dq, where + " dq");
@@ -274,7 +274,8 @@ TEST(GradientBoundEdgesTest, IsZeroWhereNoRowSeesAKeyAndFiniteElsewhere) {
   in.k.At(0, 0, 2, 0) = in.v.At(0, 0, 2, 1) = std::numeric_limits<double>::quiet_NaN();
   const Reference reference = ComputeReference(p, in, {});
   ErrorBound forward(p, in, reference, Strict());
-  const Gradient bound = BoundGradient(p, in, reference, forward, Strict());
+  const Gradient due = ComputeGradient(p, in, reference, Strict().semantics);
+  const Gradient bound = BoundGradient(p, in, reference, due, forward, Strict());
   for (int64_t j = 0; j < 3; ++j) {
     EXPECT_EQ(bound.dk.At(0, 0, j, 0) == 0, j == 2);
     EXPECT_EQ(bound.dv.At(0, 0, j, 1) == 0, j == 2);
@@ -282,6 +283,30 @@ TEST(GradientBoundEdgesTest, IsZeroWhereNoRowSeesAKeyAndFiniteElsewhere) {
     EXPECT_LT(bound.dv.At(0, 0, j, 0), 1e-4);
   }
   EXPECT_LT(*std::max_element(bound.dq.values.begin(), bound.dq.values.end()), 1e-4);
+}
+
+// Row 0 sees a sink alone, and what is NaN is hidden from it by a mask.
+TEST(GradientBoundEdgesTest, OfARowThatSeesNothingIsOpenWherePoisonIsNotPromisedSafe) {
+  Problem p;
+  p.q_len = p.kv_len = 2;
+  p.mask = BitPlane{{1, 1, 2, 2}, 4, {0, 0, 0, 1}};
+  p.sinks = {0};
+  p.want_gradients = true;
+  Inputs in{
+      Array(p.QShape(), 1), Array(p.KShape(), 1), Array(p.VShape(), 1), {}, Array(p.OutShape(), 1)};
+  in.v.At(0, 0, 0, 0) = std::numeric_limits<double>::quiet_NaN();
+  const Reference reference = ComputeReference(p, in, {});
+  const auto bound_under = [&](const Contract& contract) {
+    ErrorBound forward(p, in, reference, contract);
+    const Gradient due = ComputeGradient(p, in, reference, contract.semantics);
+    return BoundGradient(p, in, reference, due, forward, contract);
+  };
+  Contract contract = Strict();
+  EXPECT_EQ(bound_under(contract).dq.At(0, 0, 0, 0), 0);
+  contract.poison_safe.erase({PoisonTensor::kV, PoisonPlace::kMask});
+  const Gradient open = bound_under(contract);
+  EXPECT_TRUE(std::isinf(open.dq.At(0, 0, 0, 0)));
+  EXPECT_TRUE(std::isinf(open.dsink.At(0, 0, 0, 0)));
 }
 
 TEST(GradientBoundEdgesTest, OfASharedBiasIsZeroWhereEveryPairIsHidden) {
@@ -297,7 +322,8 @@ TEST(GradientBoundEdgesTest, OfASharedBiasIsZeroWhereEveryPairIsHidden) {
   in.bias.At(0, 0, 1, 0) = -std::numeric_limits<double>::infinity();
   const Reference reference = ComputeReference(p, in, {});
   ErrorBound forward(p, in, reference, Strict());
-  const Gradient bound = BoundGradient(p, in, reference, forward, Strict());
+  const Gradient due = ComputeGradient(p, in, reference, Strict().semantics);
+  const Gradient bound = BoundGradient(p, in, reference, due, forward, Strict());
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 3; ++j) {
       const bool is_hidden = j == 2 || (i == 1 && j == 0);
@@ -317,7 +343,8 @@ TEST(GradientBoundEdgesTest, ClaimsNothingWhereAScoreMayOverflow) {
             Array(p.bias->shape, 0), Array(p.OutShape(), 1)};
   const Reference reference = ComputeReference(p, in, {});
   ErrorBound forward(p, in, reference, Strict());
-  const Gradient bound = BoundGradient(p, in, reference, forward, Strict());
+  const Gradient due = ComputeGradient(p, in, reference, Strict().semantics);
+  const Gradient bound = BoundGradient(p, in, reference, due, forward, Strict());
   const double kInf = std::numeric_limits<double>::infinity();
   EXPECT_THAT(bound.dq.values, Each(kInf));
   EXPECT_THAT(bound.dk.values, Each(kInf));

@@ -72,7 +72,7 @@ inline testing::AssertionResult MatchesGradient(const Problem& p, const Inputs& 
   const Reference reference = ReferenceFor(p, inputs, kContract);
   ErrorBound error_bound(p, inputs, reference, kContract);
   const Gradient due = ComputeGradient(p, inputs, reference, kContract.semantics);
-  const Gradient bound = BoundGradient(p, inputs, reference, error_bound, kContract);
+  const Gradient bound = BoundGradient(p, inputs, reference, due, error_bound, kContract);
   auto match = WithinBound("dq", result.dq, due.dq, bound.dq);
   if (match) match = WithinBound("dk", result.dk, due.dk, bound.dk);
   if (match) match = WithinBound("dv", result.dv, due.dv, bound.dv);

@@ -41,7 +41,8 @@ class ReferenceJudge {
         inputs_(evidence.oracle.InputsOf(index)),
         outcome_(evidence.outcomes[index]),
         reference_(evidence.oracle.ReferenceOf(index)),
-        bound_(evidence.oracle.BoundOf(index)) {}
+        bound_(evidence.oracle.BoundOf(index)),
+        sample_hash_(MixBits(case_.recipe.seed)) {}
 
   void JudgeRow(const Row& row) {
     const PaddingDue due = DueOf(row);
@@ -159,7 +160,7 @@ class ReferenceJudge {
 
   // By the case's own seed, so that a rerun looks at the same rows.
   bool IsSampled(const Row& row) const {
-    uint64_t hash = MixBits(case_.recipe.seed);
+    uint64_t hash = sample_hash_;
     for (const int64_t i : {row.batch, row.head, row.query}) {
       hash = MixIn(hash, static_cast<uint64_t>(i));
     }
@@ -243,6 +244,7 @@ class ReferenceJudge {
   const Outcome& outcome_;
   const Reference& reference_;
   ErrorBound& bound_;
+  const uint64_t sample_hash_;
   Tally tally_;
   ErrorStatistics statistics_;
   std::optional<Witness> unrepresentable_;

@@ -50,8 +50,9 @@ const Gradient& Oracle::GradientOf(size_t index) {
 const Gradient& Oracle::GradientBoundOf(size_t index) {
   auto& bound = EntryOf(index).gradient_bound;
   if (!bound) {
-    bound = std::make_unique<Gradient>(BoundGradient(
-        cases_[index].problem, InputsOf(index), ReferenceOf(index), BoundOf(index), contract_));
+    bound = std::make_unique<Gradient>(BoundGradient(cases_[index].problem, InputsOf(index),
+                                                     ReferenceOf(index), GradientOf(index),
+                                                     BoundOf(index), contract_));
   }
   return *bound;
 }

@@ -1,13 +1,15 @@
-// The shared memory that tensors lie in: one memfd with a page for the crash note and several call
-// frames of slots. A slot holds one tensor; inputs and outputs have slots of their own, so that a
-// slot's protection in the worker never changes and no call costs a system call. The harness maps
-// the file whole; the worker maps each slot by itself between inaccessible guard regions.
+// The shared memory that tensors lie in: one memfd with a page for the crash note and slots of several
+// kinds. A slot holds one tensor, of the size that its kind is for; inputs and outputs have slots of their
+// own, so that a slot's protection in the worker never changes. Slots stay for the calls that come: once all
+// kinds are there, no call costs a system call. The harness maps the file whole; the worker maps each slot by
+// itself between inaccessible guard regions.
 #ifndef ATTEST_HARNESS_SANDBOX_ARENA_H_
 #define ATTEST_HARNESS_SANDBOX_ARENA_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "properties/harness/sandbox/call.h"
 #include "properties/harness/sandbox/crash_note.h"
 #include "properties/harness/sandbox/file_descriptor.h"
+#include "properties/harness/sandbox/slot_pool.h"
 
 namespace attest {
 
@@ -26,23 +29,6 @@ inline constexpr uint64_t kGuardBytes = 256 * 1024;
 
 // How far around a tensor the slack of its slot is filled before a call and checked after it.
 inline constexpr uint64_t kMarginBytes = 16 * 1024;
-
-// A range of the arena file. Slots are multiples of the page size and never touch each other, so
-// that the end of one is not the beginning of another.
-struct Slot {
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-  bool writable = false;
-  // The worker maps it so many times, each view kFarGapBytes behind the one before: the parts of a far
-  // tensor, seen one in each view, then lie that much further apart than in the file.
-  uint64_t views = 1;
-};
-
-// What a slot holds at most.
-struct Capacity {
-  uint64_t bytes = 0;
-  uint64_t views = 1;
-};
 
 // A tensor in its slot.
 struct PlacedTensor {
@@ -56,7 +42,7 @@ struct SlackRange {
   uint64_t first = 0, last = 0;
 };
 
-// A call in its frame: its tensors in the call's order, and the fill of its outputs.
+// A call in its slots: its tensors in the call's order, and the fill of its outputs.
 struct PlacedCall {
   const Call* call = nullptr;
   std::byte fill{};
@@ -72,18 +58,19 @@ class Arena {
 
   int fd() const { return file_.get(); }
   uint64_t file_bytes() const { return file_bytes_; }
-  size_t frames() const { return frames_; }
-  std::span<const Slot> slots() const { return slots_; }
+  std::span<const Slot> slots() const { return pool_.slots(); }
 
-  // Makes every one of these well-formed calls fit a frame, with frames for all of them as far as there
-  // may be so many. True when the slots changed, so that the worker must map them anew. Slots much larger
-  // than needed are cut down again: the guard stays near the data.
+  // Makes slots for all of these well-formed calls at once, as far as there may be so many, and at least for
+  // each alone; frees all. True when the slots changed, so that the worker must map them anew: it takes time.
   tl::expected<bool, std::string> Fit(std::span<const Call* const> calls);
 
-  // Lays a call out in a frame: copies the inputs, fills outputs with `fill` and slack with the
-  // call's poison (around inputs) or `fill` (around outputs). Fit must have seen the call, which
-  // must outlive the result.
-  PlacedCall Place(const Call& call, size_t frame, std::byte fill);
+  // Frees every slot for the next calls.
+  void Free() { pool_.Free(); }
+
+  // Lays a call out in slots that are free: copies the inputs, fills outputs with `fill` and slack with the
+  // call's poison (around inputs) or `fill` (around outputs). nullopt where too few are free. Fit must have
+  // seen the call, which must outlive the result.
+  std::optional<PlacedCall> Place(const Call& call, std::byte fill);
 
   // The caller has found all slack of the call as Place filled it: the next call placed there need not fill
   // it again. Should it change in between, the look at that call finds it.
@@ -99,9 +86,8 @@ class Arena {
   void ClearNote();
 
  private:
-  Arena(FileDescriptor file, uint64_t page) : file_(std::move(file)), page_(page) {}
+  Arena(FileDescriptor file, uint64_t page) : file_(std::move(file)), pool_(page) {}
   tl::expected<void, std::string> Resize(uint64_t bytes);
-  void LayOut(size_t calls);
   void Fill(const PlacedTensor& placed, std::byte slack, std::byte fill);
 
   // A range of the file that holds nothing but `fill` on both sides of a tensor.
@@ -112,13 +98,11 @@ class Arena {
   void FillSlack(uint64_t first, uint64_t last, std::byte slack, const Filled& known);
 
   FileDescriptor file_;
-  uint64_t page_;
   std::byte* base_ = nullptr;
   uint64_t file_bytes_ = 0;
-  size_t frames_ = 0, most_frames_ = 0;
-  std::vector<Capacity> inputs_, outputs_;  // of a frame's slots
-  std::vector<Slot> slots_;                 // frame by frame, inputs first
-  std::vector<Filled> kept_;                // of each slot; empty = not known
+  SlotPool pool_;
+  std::vector<size_t> taken_;  // storage for Place
+  std::vector<Filled> kept_;   // of each slot; empty = not known
 };
 
 }  // namespace attest

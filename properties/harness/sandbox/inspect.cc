@@ -58,12 +58,17 @@ std::optional<int64_t> ChangedByte(const std::vector<std::byte>& image, const st
 }
 
 std::optional<int64_t> ChangedGap(const Arena& arena, const PlacedTensor& placed, std::byte fill) {
-  if (IsGapless(*placed.tensor)) return std::nullopt;
-  const std::vector<bool> is_element = ElementBytes(*placed.tensor);
+  const CallTensor& tensor = *placed.tensor;
+  if (IsGapless(tensor)) return std::nullopt;
+  // What there must be: the elements, whatever they are, among bytes of fill.
   const std::byte* image = arena.At(placed.offset);
-  for (size_t byte = 0; byte < is_element.size(); ++byte)
-    if (!is_element[byte] && image[byte] != fill) return static_cast<int64_t>(byte);
-  return std::nullopt;
+  thread_local std::vector<std::byte> due;
+  due.assign(tensor.image.size(), fill);
+  const size_t size = ByteSize(tensor.dtype);
+  ForEachElement(tensor, [&](std::span<const int64_t>, size_t offset) {
+    std::memcpy(&due[offset], image + offset, size);
+  });
+  return ChangedByte(due, image);
 }
 
 // Calls visit(CallTensor, image number) for each output of the call.
@@ -141,8 +146,12 @@ std::optional<Fault> FindStrayWrite(const Arena& arena, const PlacedCall& placed
 
 OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed) {
   OutputImages images;
+  const auto is_output = [](const PlacedTensor& placed_tensor) {
+    return placed_tensor.tensor->is_output;
+  };
+  images.reserve(static_cast<size_t>(std::ranges::count_if(placed.tensors, is_output)));
   for (const PlacedTensor& output : placed.tensors) {
-    if (!output.tensor->is_output) continue;
+    if (!is_output(output)) continue;
     const std::byte* image = arena.At(output.offset);
     images.emplace_back(image, image + output.tensor->image.size());
   }

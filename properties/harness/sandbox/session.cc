@@ -214,7 +214,7 @@ Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds li
                       placed);
 }
 
-// Runs as many jobs as there are frames in one round trip. Returns how many are settled: all up to
+// Runs as many jobs as there are slots for in one round trip. Returns how many are settled: all up to
 // and including the first that the worker did not survive, at least one.
 size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
   if (auto late = settled_outputs.FindLateWrite(*arena)) {
@@ -224,8 +224,12 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
     return 1;
   }
   std::vector<PlacedCall> placed;
-  for (size_t frame = 0; frame < std::min(jobs.size(), arena->frames()); ++frame)
-    placed.push_back(arena->Place(*jobs[frame].call, frame, jobs[frame].fill));
+  arena->Free();
+  for (const Job& job : jobs) {
+    auto one = arena->Place(*job.call, job.fill);
+    if (!one) break;
+    placed.push_back(std::move(*one));
+  }
   const int64_t id = next_id++;
   ++stats.round_trips;
   auto asked = Clock::now();
@@ -351,13 +355,15 @@ tl::expected<std::vector<CallResult>, Unable> KernelSession::Impl::RunAllAtOnce(
   const auto changed = arena->Fit(fitted);
   if (!changed) return tl::unexpected(Unable{changed.error()});
   if (*changed) addresses.clear();
-  if (arena->frames() < calls.size())
-    return tl::unexpected(Unable{"the calls are too large to be made at the same time"});
   if (const auto error = MakeReady())
     return std::vector<CallResult>(calls.size(), Faulty(ProtocolFault(*error)));
   settled_outputs.Forget();
   std::vector<PlacedCall> placed;
-  for (size_t i = 0; i < calls.size(); ++i) placed.push_back(arena->Place(calls[i], i, kFirstFill));
+  for (const Call& call : calls) {
+    auto one = arena->Place(call, kFirstFill);
+    if (!one) return tl::unexpected(Unable{"the calls are too large to be made at the same time"});
+    placed.push_back(std::move(*one));
+  }
   return JudgeAtOnce(placed);
 }
 

@@ -105,15 +105,6 @@ bool IsGapless(const CallTensor& tensor) {
   return true;
 }
 
-std::vector<bool> ElementBytes(const CallTensor& tensor) {
-  std::vector<bool> covered(tensor.image.size(), false);
-  const size_t size = ByteSize(tensor.dtype);
-  ForEachElement(tensor, [&](std::span<const int64_t>, size_t offset) {
-    for (size_t byte = 0; byte < size; ++byte) covered[offset + byte] = true;
-  });
-  return covered;
-}
-
 std::vector<int64_t> NearestElement(const CallTensor& tensor, int64_t offset) {
   const auto size = static_cast<int64_t>(ByteSize(tensor.dtype));
   int64_t best = std::numeric_limits<int64_t>::max();

@@ -48,9 +48,6 @@ void ForEachElement(const CallTensor& tensor, Visitor&& visit) {
   }
 }
 
-// One flag a byte of the image: true where an element lies.
-std::vector<bool> ElementBytes(const CallTensor& tensor);
-
 // The element whose bytes are nearest to byte `offset` of the image (which may be negative or
 // beyond the end); the first of equals. Empty for a tensor without elements, and for rank 0.
 std::vector<int64_t> NearestElement(const CallTensor& tensor, int64_t offset);

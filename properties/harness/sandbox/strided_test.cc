@@ -43,11 +43,6 @@ TEST(Strided, OnlyBijectiveLayoutsAreGapless) {
   EXPECT_FALSE(IsGapless(Tensor({0}, {1}, 4)));
 }
 
-TEST(Strided, ElementBytesLeaveOutGaps) {
-  const auto covered = ElementBytes(Tensor({2, 1}, {2, 1}, 12));
-  EXPECT_EQ(covered, (std::vector<bool>{1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1}));
-}
-
 TEST(Strided, NearestElementIsFoundOnEverySide) {
   const CallTensor tensor = Tensor({2, 2}, {4, 1}, 24);  // elements at bytes 0, 4, 16, 20
   EXPECT_EQ(NearestElement(tensor, -9), (std::vector<int64_t>{0, 0}));

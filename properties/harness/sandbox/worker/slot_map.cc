@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -44,26 +45,39 @@ bool SlotMap::CanMapViews() {
 
 tl::expected<void, std::string> SlotMap::Map(int file, uint64_t guard,
                                              std::vector<MappedSlot> slots) {
-  Unmap();
+  if (!BeginWithMapped(slots)) Unmap();
+  const std::span<MappedSlot> added = std::span(slots).subspan(slots_.size());
   uint64_t total = guard;
-  for (const MappedSlot& slot : slots)
+  for (const MappedSlot& slot : added)
     if (slot.views <= 1) total += slot.bytes + 2 * guard;
-  if (auto reserved = Reserve(total); !reserved) return reserved;
-  std::byte* next = reserved_ + guard;
-  std::byte* next_far = reserved_ - kFarBelow;
-  for (MappedSlot& slot : slots) {
+  if (auto reserved = Reserve(total); !reserved) {
+    Unmap();
+    return reserved;
+  }
+  std::byte* next = reserved_.back().address + guard;
+  if (next_far_ == nullptr) next_far_ = reserved_.back().address - kFarBelow;
+  for (MappedSlot& slot : added) {
     const bool is_far = slot.views > 1;
-    if (auto mapped = MapViews(file, slot, is_far ? next_far : next); !mapped) {
+    if (auto mapped = MapViews(file, slot, is_far ? next_far_ : next); !mapped) {
       Unmap();
       return mapped;
     }
     slots_.push_back(slot);
     if (is_far)
-      next_far += (SpanOf(slot) / kFarGuard + 2) * kFarGuard;
+      next_far_ += (SpanOf(slot) / kFarGuard + 2) * kFarGuard;
     else
       next += slot.bytes + 2 * guard;
   }
   return {};
+}
+
+bool SlotMap::BeginWithMapped(const std::vector<MappedSlot>& slots) const {
+  const auto is_same = [](const MappedSlot& a, const MappedSlot& b) {
+    return a.offset == b.offset && a.bytes == b.bytes && a.writable == b.writable &&
+           a.views == b.views && a.apart == b.apart;
+  };
+  return slots.size() >= slots_.size() &&
+         std::equal(slots_.begin(), slots_.end(), slots.begin(), is_same);
 }
 
 tl::expected<void, std::string> SlotMap::Reserve(uint64_t bytes) {
@@ -72,8 +86,7 @@ tl::expected<void, std::string> SlotMap::Reserve(uint64_t bytes) {
   if (reserved == MAP_FAILED)
     return tl::unexpected(
         fmt::format("cannot reserve {} bytes of memory: {}", bytes, std::strerror(errno)));
-  reserved_ = static_cast<std::byte*>(reserved);
-  reserved_bytes_ = bytes;
+  reserved_.push_back({static_cast<std::byte*>(reserved), bytes});
   return {};
 }
 
@@ -106,8 +119,9 @@ void SlotMap::Unmap() {
   for (const MappedSlot& slot : slots_)
     for (uint64_t view = 0; slot.apart > 0 && view < slot.views; ++view)
       ::munmap(slot.address + view * slot.apart, slot.bytes);
-  if (reserved_ != nullptr) ::munmap(reserved_, reserved_bytes_);
-  reserved_ = nullptr;
+  for (const Reservation& reservation : reserved_) ::munmap(reservation.address, reservation.bytes);
+  reserved_.clear();
+  next_far_ = nullptr;
   slots_.clear();
 }
 

@@ -1,5 +1,5 @@
 // The arena as a kernel sees it: each slot mapped by itself, inputs read-only, with inaccessible
-// regions on both sides. One reservation holds all of it, so that nothing else of the process can
+// regions on both sides. Reservations hold them, so that nothing else of the process can
 // come to lie in a guard; what lies gigabytes apart has a part of the address space that nothing else uses.
 #ifndef ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_
 #define ATTEST_HARNESS_SANDBOX_WORKER_SLOT_MAP_H_
@@ -32,7 +32,8 @@ class SlotMap {
   // Whether this process has the address space that views take: some machines give theirs 39 bits.
   static bool CanMapViews();
 
-  // Replaces the mapping: `slots` ascend by offset and do not touch. On an error nothing is mapped.
+  // Replaces the mapping: `slots` ascend by offset and do not touch. Where they begin with those that are
+  // mapped, these stay where they are. On an error nothing is mapped.
   tl::expected<void, std::string> Map(int file, uint64_t guard, std::vector<MappedSlot> slots);
 
   const std::vector<MappedSlot>& slots() const { return slots_; }
@@ -42,12 +43,18 @@ class SlotMap {
   std::byte* AddressOf(uint64_t offset) const;
 
  private:
+  struct Reservation {
+    std::byte* address;
+    uint64_t bytes;
+  };
+
+  bool BeginWithMapped(const std::vector<MappedSlot>& slots) const;
   tl::expected<void, std::string> Reserve(uint64_t bytes);
   tl::expected<void, std::string> MapViews(int file, MappedSlot& slot, std::byte* first);
   void Unmap();
 
-  std::byte* reserved_ = nullptr;
-  uint64_t reserved_bytes_ = 0;
+  std::vector<Reservation> reserved_;
+  std::byte* next_far_ = nullptr;  // where the next slot with views may lie
   std::vector<MappedSlot> slots_;
 };
 
