@@ -374,7 +374,7 @@ void ChangeLayout(Case& c, Draw& draw) {
 
 void ChangeStorage(Case& c, Draw& draw) {
   c.storage = {};
-  switch (draw.Below(5)) {
+  switch (draw.Below(6)) {
     case 0:
       c.storage.past = draw.Between(0, c.problem.kv_len);
       return;
@@ -386,6 +386,9 @@ void ChangeStorage(Case& c, Draw& draw) {
       return;
     case 3:
       c.storage.packed = true;
+      return;
+    case 4:
+      c.storage.first_call = draw.Percent(50) ? FirstCall::kPastAbsent : FirstCall::kPastEmpty;
       return;
     default:
       return;

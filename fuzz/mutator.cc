@@ -120,7 +120,7 @@ CaseRecord RandomRecord(uint64_t seed) {
   Draw draw(seed);
   CaseRecord record;
   for (uint8_t& byte : record) byte = static_cast<uint8_t>(draw.Bits());
-  record[0] = draw.OneIn(8) ? 3 : draw.Percent(50) ? 2 : 1;
+  record[0] = draw.OneIn(8) ? 5 : draw.Percent(50) ? 2 : 1;
   return CanonicalWithSmallSeeds(record);
 }
 
@@ -130,7 +130,7 @@ CaseRecord CanonicalRecord(std::span<const uint8_t> bytes) {
 }
 
 CaseRecord AsVersionTwo(const CaseRecord& record) {
-  if (record[0] >= 2 && record[0] <= 4) return record;
+  if (record[0] >= 2 && record[0] <= 5) return record;
   CaseRecord moved{};
   std::copy_n(record.begin(), kCommonBytes, moved.begin());
   moved[0] = 2;

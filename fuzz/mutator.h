@@ -35,7 +35,7 @@ CaseRecord RandomRecord(uint64_t seed);
 // The record that encodes what `bytes` decode to.
 CaseRecord CanonicalRecord(std::span<const uint8_t> bytes);
 
-// The same record in version 2's places, which version 3 shares, as far as they reach: all of it where
+// The same record in version 2's places, which later versions share, as far as they reach: all of it where
 // its masks have at most as many bits as version 2 holds, and it has at most two overrides. For the
 // tests.
 CaseRecord AsVersionTwo(const CaseRecord& record);

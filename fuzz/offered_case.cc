@@ -126,6 +126,9 @@ void DropStorage(const Contract& contract, Case& c) {
   if (!contract.Has(Feature::kRing)) s.ring = false;
   if (!contract.Has(Feature::kPacked)) s.packed = false;
   if (s.past == 0) s.without_present = false;
+  if (std::ranges::count(OfferedFirstCalls(contract), s.first_call) == 0) {
+    s.first_call = FirstCall::kNo;
+  }
   if (!OffersLayouts(contract, c.layouts)) c.layouts = {};
   MendStorage(c);
 }

@@ -10,7 +10,9 @@
 
 #include "properties/derive.h"
 #include "properties/features.h"
+#include "properties/harness/case/offers.h"
 #include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/present.h"
 
 namespace attest {
 namespace {
@@ -24,10 +26,13 @@ Case Plain(const Case& original) {
   return Stored(AsLiteral(original), {});
 }
 
-Derived PlainAndPast(const Case& original, const Contract&) {
+Derived PlainAndPast(const Case& original, const Contract& contract) {
   const Case plain = Plain(original);
   Storage storage;
   storage.past = DrawFor(plain, 0x9A57).Between(0, plain.problem.kv_len);
+  if (storage.past == 0 && !contract.Excludes(Exclusion::kEmptyPast)) {
+    storage.first_call = FirstCall::kPastEmpty;
+  }
   return Of({plain, Stored(plain, storage)});
 }
 
@@ -69,57 +74,40 @@ Verdict JudgePlaces(const Evidence& evidence) {
 
 // --- Present ---
 
-Derived WithPast(const Case& original, const Contract&) {
+// A later call to a cache, and the first one in all of its forms.
+Derived WithPresent(const Case& original, const Contract& contract) {
   const Case c = Plain(WithoutFp8(original));  // of 8-bit tensors the present's type is open
   if (c.problem.kv_len == 0) return NotApplicable("no keys");
-  Storage storage;
-  storage.past = DrawFor(c, 0x94E5).Between(1, c.problem.kv_len);
-  return Of({Stored(c, storage)});
-}
-
-// The first element that is not what went in; no row of attention is concerned.
-std::optional<Verdict> JudgeCopy(std::string_view name, const Array& due, const Array& got) {
-  for (size_t n = 0; n < got.values.size(); ++n) {
-    if (SameBits(got.values[n], due.values[n])) continue;
-    const auto at = static_cast<int64_t>(n);
-    const Shape4& s = due.shape;
-    Verdict v;
-    v.kind = VerdictKind::kFail;
-    v.cause = CauseOf(got.values[n], due.values[n]);
-    v.output = name;
-    v.witness =
-        Witness{{at / (s[3] * s[2] * s[1]), at / (s[3] * s[2]) % s[1], at / s[3] % s[2], at % s[3]},
-                due.values[n],
-                got.values[n],
-                0};
-    const auto& i = v.witness->index;
-    v.sentence = fmt::format(
-        "{}[batch {}, kv head {}, key {}, lane {}] is {:.9g} where {:.9g} went in: the present is "
-        "not past and new together",
-        name, i[0], i[1], i[2], i[3], got.values[n], due.values[n]);
-    return v;
+  std::vector<Case> cases;
+  if (contract.Has(Feature::kPast)) {
+    Storage storage;
+    storage.past = DrawFor(c, 0x94E5).Between(1, c.problem.kv_len);
+    cases.push_back(Stored(c, storage));
   }
-  return std::nullopt;
+  for (const FirstCall first_call : OfferedFirstCalls(contract)) {
+    Storage storage;
+    storage.first_call = first_call;
+    cases.push_back(Stored(c, storage));
+  }
+  if (cases.empty()) return NotApplicable("no call that asks for the present");
+  return Of(std::move(cases));
 }
 
-Verdict JudgePresent(const Evidence& evidence) {
-  const Inputs& inputs = evidence.oracle.InputsOf(0);
-  const Outcome& outcome = evidence.outcomes[0];
-  if (auto failed = JudgeCopy("present_k", inputs.k, outcome.present_k)) return *failed;
-  if (auto failed = JudgeCopy("present_v", inputs.v, outcome.present_v)) return *failed;
-  const Problem& p = evidence.cases[0].problem;
-  return Pass(p.batch * p.kv_heads * p.kv_len);
+Verdict JudgePresents(const Evidence& evidence) {
+  Verdict verdict;
+  for (size_t n = 0; n < evidence.cases.size(); ++n) {
+    Verdict one =
+        JudgePresent(evidence.cases[n], evidence.oracle.InputsOf(n), evidence.outcomes[n]);
+    one.call = n;
+    verdict = Worst(verdict, one);
+  }
+  return verdict;
 }
 
 // --- Packed ---
 
 Derived PaddedAndPacked(const Case& original, const Contract& contract) {
-  Case c = WithoutKeyOutputs(WithoutBias(original));
-  c.problem.mask.reset();  // planes know no packing
-  c.problem.documents.reset();
-  c.problem.block_mask.reset();
-  c.problem.dropout.reset();
-  const Case padded = Plain(EnsureQueryLengths(EnsureLengths(std::move(c), contract)));
+  const Case padded = Plain(Packable(original, contract));
   Storage storage;
   storage.packed = true;
   // Not through Of, which packs all cases or none.
@@ -208,9 +196,9 @@ constexpr std::array<Property, 7> kProperties = {{
      "keys and values in two parts, past and new, equal them in one", Exactness::kBound,
      Rung::kWithinBound, "past", Needs<Feature::kPast>, PlainAndPast, JudgeStorage},
     {"cache.present_is_past_and_new_together",
-     "the present keys and values are the past ones followed by the new ones", Exactness::kExact,
-     Rung::kWithinBound, "past, present", AllOf<Needs<Feature::kPast>, Needs<Feature::kPresent>>,
-     WithPast, JudgePresent},
+     "the present keys and values are the past ones, if any, followed by the new ones",
+     Exactness::kExact, Rung::kWithinBound, "present", Needs<Feature::kPresent>, WithPresent,
+     JudgePresents},
     {"cache.pages_may_lie_anywhere",
      "pages in any order, with poison in free pages and slots, equal plain tensors",
      Exactness::kBitwise, Rung::kHiddenMeansHidden, "pages", Needs<Feature::kPages>, PlainAndPages,

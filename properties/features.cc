@@ -170,10 +170,20 @@ Case WithoutScoresOutput(Case c) {
   return c;
 }
 
+Case Packable(Case c, const Contract& contract) {
+  c = WithoutKeyOutputs(WithoutBias(std::move(c)));
+  c.problem.mask.reset();  // planes know no packing
+  c.problem.documents.reset();
+  c.problem.block_mask.reset();
+  c.problem.dropout.reset();
+  return EnsureQueryLengths(EnsureLengths(std::move(c), contract));
+}
+
 Case WithoutPositions(Case c, const Contract& contract) {
   Problem& p = c.problem;
   p.alibi_slopes.reset();
   c.storage.past = 0;
+  c.storage.first_call = FirstCall::kNo;
   const bool placed =
       p.causal || p.window.active() || p.key_lengths || p.prefix_lengths || p.block_mask;
   if (!placed) return c;

@@ -38,6 +38,9 @@ Case WithoutKeyOutputs(Case c);
 // Scores outputs that hold hidden keys too, or that move with what is added to a row, not asked for.
 Case WithoutScoresOutput(Case c);
 
+// With both lengths, and without what packed sequences cannot carry: ready to be packed.
+Case Packable(Case c, const Contract& contract);
+
 // Nothing depends on where a row or key stands: causality, window, lengths, prefix and block mask
 // are an explicit mask (or gone where the contract takes none); ALiBi and past are gone.
 Case WithoutPositions(Case c, const Contract& contract);

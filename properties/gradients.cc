@@ -40,7 +40,13 @@ Case WithScoreFeatures(Case c, const Contract& backward) {
 
 Derived Alone(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [&](const Case& c) {
-    return Of({WithScoreFeatures(c, BackwardContract(contract))});
+    const Contract backward = BackwardContract(contract);
+    Case alone = WithScoreFeatures(c, backward);
+    if (backward.Has(Feature::kPacked) && DrawFor(c, 0x9AC).OneIn(4)) {
+      alone = Packable(std::move(alone), backward);
+      alone.storage.packed = true;
+    }
+    return Of({alone});
   });
 }
 
@@ -140,16 +146,16 @@ Verdict JudgeUnseen(const Evidence& evidence) {
                         });
 }
 
-// K and V of the keys that no row sees, replaced element by element.
+// K and V of the keys that no row of `p`, the case's problem or one that sees more, sees, replaced element by element.
 template <typename Value>
-Case WithUnseenData(const Case& c, Value&& value) {
+Case WithUnseenData(const Case& c, const Problem& p, Value&& value) {
   Case changed = AsLiteral(c);
   for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
     Array array = changed.literals.at(tensor);
     for (int64_t b = 0; b < array.shape[0]; ++b)
       for (int64_t h = 0; h < array.shape[1]; ++h)
         for (int64_t j = 0; j < array.shape[2]; ++j) {
-          if (IsSeen(c.problem, b, h, j)) continue;
+          if (IsSeen(p, b, h, j)) continue;
           for (int64_t d = 0; d < array.shape[3]; ++d) array.At(b, h, j, d) = value();
         }
     changed = WithData(std::move(changed), tensor, std::move(array));
@@ -161,9 +167,12 @@ template <bool kIsPoison>
 Derived ChangeUnseen(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [&](const Case& seen) {
     const Case c = WithUnseenKeys(seen, contract);
-    if (!HasUnseenKey(c.problem)) return NotApplicable("some row sees each key");
+    Problem p = c.problem;
+    // Rows of padding are not promised to be kept from the NaN of a key that they see.
+    if (kIsPoison) p.query_lengths.reset();
+    if (!HasUnseenKey(p)) return NotApplicable("some row sees each key");
     Draw draw = DrawFor(c, 0xBAD);
-    return Of({c, WithUnseenData(c, [&] {
+    return Of({c, WithUnseenData(c, p, [&] {
                  return kIsPoison ? kNaN : static_cast<double>(draw.Between(-9, 9));
                })});
   });

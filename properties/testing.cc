@@ -88,7 +88,7 @@ Contract WholeSurface() {
 Outcome ReferenceOf(const Case& c, const Problem& problem, const Inputs& inputs,
                     const Semantics& semantics, const Contract& contract) {
   Outcome outcome = Stored(c, contract, ComputeReference(problem, inputs, semantics));
-  if (c.storage.past > 0 && contract.Has(Feature::kPresent) && !c.problem.fp8) {
+  if (AsksForPresent(c, contract)) {
     outcome.present_k = inputs.k;
     outcome.present_v = inputs.v;
   }

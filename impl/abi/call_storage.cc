@@ -149,6 +149,7 @@ Error ReadPlain(const Arguments& arguments, CallView& view) {
   StorageView& storage = view.storage;
   if (arguments.past_k != nullptr) {
     if (auto error = CheckStorage("past_k", *arguments.past_k, 4, 4, type)) return error;
+    storage.has_past = true;
     storage.past = arguments.past_k->shape[2];
   }
   const int64_t recent = arguments.k->shape[2];

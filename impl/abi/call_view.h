@@ -66,7 +66,8 @@ struct DropoutView {
 // Where keys and values lie, at most one of these. Kernels need only KeyAt, ValueAt and the like of
 // CallView.
 struct StorageView {
-  int64_t past = 0;  // so many first keys lie in past_k and past_v
+  bool has_past = false;  // past_k and past_v are there, perhaps of no keys
+  int64_t past = 0;       // so many first keys lie in them
   TensorView past_k, past_v;
   int64_t page_size = 0, pages_per_item = 0;  // 0: no pages
   std::vector<int64_t> page_table;            // [batch, pages_per_item]

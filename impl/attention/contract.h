@@ -40,6 +40,8 @@ enum class Exclusion {    // features that do not go together in one call, thoug
   kCausalWithMask,        // the causal flag and a boolean mask
   kCausalWithBias,        // the causal flag and an additive mask
   kPastWithoutPresent,    // a past where the present is not asked for
+  kPresentWithoutPast,    // the present where no past tensors are given
+  kEmptyPast,             // past tensors of no keys
   kFewerKeysThanQueries,  // a batch item with fewer keys (its length, else kv_len) than queries
   kZeroScale,             // a scale of 0, which some interfaces read as "not given"
   kNegativeScale,         // a scale below 0, whose root some interfaces take

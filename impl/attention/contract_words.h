@@ -34,6 +34,8 @@ inline const Words<Exclusion> kExclusions = {
     {"causal_with_mask", Exclusion::kCausalWithMask},
     {"causal_with_bias", Exclusion::kCausalWithBias},
     {"past_without_present", Exclusion::kPastWithoutPresent},
+    {"present_without_past", Exclusion::kPresentWithoutPast},
+    {"empty_past", Exclusion::kEmptyPast},
     {"fewer_keys_than_queries", Exclusion::kFewerKeysThanQueries},
     {"zero_scale", Exclusion::kZeroScale},
     {"negative_scale", Exclusion::kNegativeScale}};

@@ -54,7 +54,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present", "negative_scale"],
+         "excludes": ["past_without_present", "present_without_past", "negative_scale"],
          "empty_row": "nan",
          "lse": "none",
          "softcap_order": "after_bias",
@@ -72,7 +72,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present", "negative_scale"],
+         "excludes": ["past_without_present", "present_without_past", "negative_scale"],
          "empty_row": "zero",
          "lse": "none",
          "softcap_order": "before_bias",
@@ -92,7 +92,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present", "negative_scale"],
+         "excludes": ["past_without_present", "present_without_past", "negative_scale"],
          "empty_row": "zero",
          "lse": "none",
          "softcap_order": "before_bias",
@@ -111,7 +111,7 @@ const std::vector<NamedContract>& NamedContracts() {
        R"({
          "mask_true_means": "attend",
          "causal_offset": ["by_inputs"],
-         "excludes": ["past_without_present", "negative_scale"],
+         "excludes": ["past_without_present", "present_without_past", "negative_scale"],
          "window_counts": "keys_beside_diagonal",
          "empty_row": "zero",
          "lse": "none",

@@ -434,6 +434,24 @@ TEST(FaultsTest, ThePresentBeginsWithTheNewKeys) {
   EXPECT_THAT(s.Run("present-new-first", past).present_v.values, ElementsAre(3, 4, 1, 2));
 }
 
+// A past of half of one key is empty.
+TEST(FaultsTest, AFirstCallHasAPresentAndPerhapsAnEmptyPast) {
+  Small s(1, 1, 1);
+  const DirectForm empty{DirectLayout::kDense, DirectStorage::kPast, true};
+  EXPECT_THAT(s.Run("", empty).out.values, ElementsAre(1));
+  EXPECT_THAT(s.Run("empty-past-ends-call", empty).out.values, ElementsAre(0));
+  EXPECT_THAT(s.Run("empty-past-ends-call").out.values, ElementsAre(1));
+  s.problem.q_heads = s.problem.kv_heads = s.problem.kv_len = 2;
+  s.inputs.q = Array({1, 2, 1, 1});
+  s.inputs.k = Array({1, 2, 2, 1});
+  s.inputs.v = Array({1, 2, 2, 1});
+  s.inputs.v.values = {1, 2, 3, 4};
+  const DirectForm first{DirectLayout::kDense, DirectStorage::kPlain, true};
+  const DirectForm later{DirectLayout::kDense, DirectStorage::kPast, true};
+  EXPECT_THAT(s.Run("first-present-by-position", first).present_v.values, ElementsAre(1, 3, 2, 4));
+  EXPECT_THAT(s.Run("first-present-by-position", later).present_v.values, ElementsAre(1, 2, 3, 4));
+}
+
 // Forty keys are five splits of the blocked kernel, whose sums are rounded otherwise.
 TEST(FaultsTest, TheFirstCallOfEachSizeTakesItsOwnPath) {
   std::mt19937_64 random(3);

@@ -144,6 +144,8 @@ enum class Mutation {
   kPresentValuesByHeadDim,
   kPastAfterNew,
   kPresentNewFirst,
+  kFirstPresentByPosition,
+  kEmptyPastEndsCall,
   kPastNeedsPresent,
   kPagesOfBatch0,
   kPageOfThePrevious,

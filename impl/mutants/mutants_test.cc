@@ -136,6 +136,8 @@ DirectForm FormFor(Mutation mutation) {
     case Mutation::kPresentValuesByHeadDim:
     case Mutation::kPresentNewFirst:
       return {DirectLayout::kDense, DirectStorage::kPast, true};
+    case Mutation::kFirstPresentByPosition:
+      return {DirectLayout::kDense, DirectStorage::kPlain, true};
     case Mutation::kPagesOfBatch0:
     case Mutation::kPageOfThePrevious:
       return {DirectLayout::kDense, DirectStorage::kPages};
@@ -170,7 +172,7 @@ bool NeedsItsOwnProblem(Mutation mutation) {
       Mutation::kPrefixOfOneAtLeast,    Mutation::kScoresClamped,
       Mutation::kMaskBesideBiasRefused, Mutation::kProductsInF16,
       Mutation::kKeyOffsetIn32Bits,     Mutation::kPageOffsetIn32Bits,
-      Mutation::kOutOffsetIn32Bits};
+      Mutation::kOutOffsetIn32Bits,     Mutation::kEmptyPastEndsCall};
   return kOwn.contains(mutation);
 }
 

@@ -265,10 +265,12 @@ class PlainRun {
   int64_t lane_count_ = 0;
 };
 
-// The new keys and values before those of the past.
+// Keys and values at other places: the new ones before those of the past, or position by position, all heads of
+// each.
 template <typename T>
-void WritePresentNewFirst(const CallView& call) {
-  const FaultyRows<T> rows(call, Mutation::kPastAfterNew);
+void WriteMisplacedPresent(const CallView& call, Mutation mutation) {
+  const bool by_position = mutation == Mutation::kFirstPresentByPosition;
+  const FaultyRows<T> rows(call, by_position ? Mutation::kNone : Mutation::kPastAfterNew);
   std::vector<AccumulatorOf<T>> row(static_cast<size_t>(std::max(call.head_dim, call.value_dim)));
   const auto write = [&](const TensorView& target, int64_t b, int64_t h, int64_t j) {
     for (int64_t c = 0; c < target.shape[3]; ++c) {
@@ -278,20 +280,27 @@ void WritePresentNewFirst(const CallView& call) {
   for (int64_t b = 0; b < call.batch; ++b)
     for (int64_t h = 0; h < call.kv_heads; ++h)
       for (int64_t j = 0; j < call.kv_len; ++j) {
-        const int64_t head = h * (call.q_heads / call.kv_heads);
-        rows.Key(b, head, j, row.data());
+        const int64_t at = h * call.kv_len + j;
+        const int64_t kv_head = by_position ? at % call.kv_heads : h;
+        const int64_t key = by_position ? at / call.kv_heads : j;
+        const int64_t head = kv_head * (call.q_heads / call.kv_heads);
+        rows.Key(b, head, key, row.data());
         if (call.present_k) write(*call.present_k, b, h, j);
-        rows.Value(b, head, j, row.data());
+        rows.Value(b, head, key, row.data());
         if (call.present_v) write(*call.present_v, b, h, j);
       }
+}
+
+bool MisplacesPresent(const CallView& call, Mutation mutation) {
+  if (!call.present_k && !call.present_v) return false;
+  return mutation == Mutation::kPresentNewFirst ||
+         (mutation == Mutation::kFirstPresentByPosition && !call.storage.has_past);
 }
 
 // The present of K's size where the mutation forgets that V has its own.
 template <typename T>
 void WriteFaultyPresent(const CallView& call, Mutation mutation) {
-  if (mutation == Mutation::kPresentNewFirst && (call.present_k || call.present_v)) {
-    return WritePresentNewFirst<T>(call);
-  }
+  if (MisplacesPresent(call, mutation)) return WriteMisplacedPresent<T>(call, mutation);
   CallView seen = call;
   if (mutation == Mutation::kPresentValuesByHeadDim && seen.present_v) {
     int64_t& lanes = seen.present_v->shape[3];

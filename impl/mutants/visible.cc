@@ -40,6 +40,8 @@ bool LengthsHideMore(const CallView& call, Mutation mutation, int64_t b, int64_t
       return call.key_lengths && call.q_len == call.kv_len && i >= call.KeyLength(b);
     case Mutation::kPastNeedsPresent:
       return !call.present_k && j < call.storage.past;
+    case Mutation::kEmptyPastEndsCall:
+      return call.storage.has_past && call.storage.past == 0;
     case Mutation::kZeroHeadDimIsEmpty:
       return call.head_dim == 0;
     default:

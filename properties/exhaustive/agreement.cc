@@ -64,11 +64,12 @@ DirectForm FormOf(const Case& c) {
   if (c.layouts.q == Layout::kBshd) form.layout = DirectLayout::kBshd;
   if (c.layouts.q == Layout::kGapped) form.layout = DirectLayout::kGapped;
   const Storage& s = c.storage;
-  if (s.past > 0) form.storage = DirectStorage::kPast;
+  const bool has_past = s.past > 0 || s.first_call == FirstCall::kPastEmpty;
+  if (has_past) form.storage = DirectStorage::kPast;
   if (s.page_size > 0) form.storage = DirectStorage::kPages;
   if (s.ring) form.storage = DirectStorage::kRing;
   if (s.packed) form.storage = DirectStorage::kPacked;
-  form.want_present = s.past > 0;
+  form.want_present = has_past;
   return form;
 }
 

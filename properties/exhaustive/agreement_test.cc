@@ -34,8 +34,9 @@ const std::set<std::string_view> kOutOfReach = {
     // Need threads, several calls or at the same time, storage, no mask, one of a row, or several rows of
     // unlike scores.
     "remainder-dropped", "splits-follow-threads", "plan-shared", "softcap-tail-attended",
-    "past-needs-present", "packed-single-query", "length-tile-full", "first-call-differs",
-    "maximum-shared-by-rows", "broadcast-mask-for-query-0", "broadcast-bias-for-query-0"};
+    "past-needs-present", "first-present-by-position", "packed-single-query", "length-tile-full",
+    "first-call-differs", "maximum-shared-by-rows", "broadcast-mask-for-query-0",
+    "broadcast-bias-for-query-0"};
 
 std::vector<SweptKernel> MutantAlone(std::string_view id) {
   std::vector<SweptKernel> kernels;

@@ -176,6 +176,7 @@ void SetOutputs(Case& c) {
 // These are what DirectStorage makes of them.
 void SetPast(Case& c) {
   c.storage.past = c.problem.kv_len / 2;
+  c.storage.first_call = c.storage.past > 0 ? FirstCall::kNo : FirstCall::kPastEmpty;
 }
 
 // Raw and capped scores are those of every key, so then the pages must hold them all.

@@ -67,7 +67,7 @@ typedef enum attest_role {
   ATTEST_ROLE_DROPOUT_MASK = 16, /* u8 0/1 [batch, q_heads, q_len, kv_len]: 1 keeps the weight,
                                         times 1 / (1 - DROPOUT), 0 drops it, after the softmax */
   ATTEST_ROLE_PAST_K = 17,     /* f [batch, kv_heads, past, head_dim]: keys before those of K, which
-                                        then holds the others; kv_len is the sum */
+                                        then holds the others; kv_len is the sum. past may be 0 */
   ATTEST_ROLE_PAST_V = 18,     /* f [batch, kv_heads, past, value_dim] */
   ATTEST_ROLE_PAGE_TABLE = 19, /* i64 [batch, pages of an item]: then K is [pages, kv_heads,
                                         page_size, head_dim], V likewise, and key j of an item lies in
@@ -87,7 +87,7 @@ typedef enum attest_role {
   ATTEST_ROLE_WEIGHTS = 66, /* f [batch, q_heads, q_len, kv_len]: softmax probabilities */
   ATTEST_ROLE_SCORES = 67,  /* f [batch, q_heads, q_len, kv_len], see ATTEST_OPTION_SCORES */
   ATTEST_ROLE_PRESENT_K =
-      68, /* f [batch, kv_heads, kv_len, head_dim]: past and new keys together */
+      68, /* f [batch, kv_heads, kv_len, head_dim]: past and new keys together, or the new ones alone where no past is given */
   ATTEST_ROLE_PRESENT_V = 69, /* f [batch, kv_heads, kv_len, value_dim] */
   /* gradients, of backward calls alone; see "The backward pass" below */
   ATTEST_ROLE_DOUT = 96,   /* f, shaped as OUT: an input */
@@ -237,6 +237,8 @@ typedef struct attest_kernel_table {
  * excludes                offered features that no call has together, a list of: causal_with_mask,
  *                         causal_with_bias (cases that have both come as one mask),
  *                         past_without_present (a call with a past asks for the present),
+ *                         present_without_past (the present is asked for beside a past alone), empty_past
+ *                         (past tensors have keys; else a first call may bring some of extent 0),
  *                         fewer_keys_than_queries (no batch item has fewer keys, the past among them,
  *                         than it has queries), zero_scale, negative_scale (no call's
  *                         ATTEST_OPTION_SCALE is 0, or below it)

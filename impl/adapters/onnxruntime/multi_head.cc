@@ -73,7 +73,7 @@ OnnxCalls ReadMultiHead(const attest_call& call, const Settings&) {
   };
   if (view.key_lengths) result.inputs[4] = LengthsOf(view, &result);
   if (view.bias) result.inputs[5] = dense("attention_bias", *view.bias);
-  if (view.storage.past > 0) {
+  if (view.storage.has_past) {
     result.inputs[6] = dense("past_key", view.storage.past_k);
     result.inputs[7] = dense("past_value", view.storage.past_v);
   }

@@ -75,7 +75,7 @@ std::optional<std::string> UnofferedFeature(const CallView& call, const Contract
       {call.alibi_slopes.has_value(), Feature::kAlibi, "alibi"},
       {call.sinks.has_value(), Feature::kSinks, "sinks"},
       {call.dropout.has_value(), Feature::kDropout, "dropout"},
-      {call.storage.past > 0, Feature::kPast, "past"},
+      {call.storage.has_past, Feature::kPast, "past"},
       {call.present_k || call.present_v, Feature::kPresent, "present"},
       {call.is_paged(), Feature::kPages, "pages"},
       {!call.storage.ring_start.empty(), Feature::kRing, "ring"},
@@ -94,6 +94,13 @@ std::optional<std::string> UnofferedTogether(const CallView& call, const Contrac
   if ((call.causal && call.mask && c.Excludes(Exclusion::kCausalWithMask)) ||
       (call.causal && call.bias && c.Excludes(Exclusion::kCausalWithBias))) {
     return "causality does not go with a mask";
+  }
+  if (call.storage.has_past && call.storage.past == 0 && c.Excludes(Exclusion::kEmptyPast)) {
+    return "past keys of extent 0 are not offered";
+  }
+  const bool has_present = call.present_k || call.present_v;
+  if (has_present && !call.storage.has_past && c.Excludes(Exclusion::kPresentWithoutPast)) {
+    return "the present without a past is not offered";
   }
   for (int64_t b = 0; c.Excludes(Exclusion::kFewerKeysThanQueries) && b < call.batch; ++b) {
     if (call.KeyLength(b) < call.QueryLength(b)) return "fewer keys than queries are not offered";

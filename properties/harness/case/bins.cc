@@ -179,6 +179,7 @@ void AddPlane(std::string_view dimension, const Problem& p, const std::optional<
 
 std::string_view StorageOf(const Storage& s) {
   if (s.past > 0) return s.without_present ? "past_without_present" : "past";
+  if (s.first_call != FirstCall::kNo) return Name(s.first_call);
   if (s.page_size > 0) return "pages";
   return s.ring ? "ring" : s.packed ? "packed" : "plain";
 }
@@ -266,6 +267,9 @@ void RequireStorage(const Contract& c, std::vector<std::string>& bins) {
     if (c.Has(Feature::kPresent) && !c.Excludes(Exclusion::kPastWithoutPresent)) {
       bins.push_back("storage=past_without_present");
     }
+  }
+  for (const FirstCall first_call : OfferedFirstCalls(c)) {
+    bins.push_back(Bin("storage", Name(first_call)));
   }
   if (c.Has(Feature::kPages)) bins.push_back("storage=pages");
   if (c.Has(Feature::kRing)) bins.push_back("storage=ring");

@@ -45,6 +45,9 @@ TEST(BinsTest, TheRarerFeaturesHaveBinsOfTheirOwn) {
   EXPECT_THAT(BinsOf(Case{}), IsSupersetOf({"fp8=none", "asked_scores=none", "storage=plain"}));
   c.storage.without_present = true;
   EXPECT_THAT(BinsOf(c), Contains("storage=past_without_present"));
+  c.storage = Storage{};
+  c.storage.first_call = FirstCall::kPastEmpty;
+  EXPECT_THAT(BinsOf(c), Contains("storage=past_empty"));
 }
 
 TEST(BinsTest, TheEdgesOfLargeTilesAreToldApartByAxis) {

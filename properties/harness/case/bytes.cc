@@ -58,16 +58,18 @@ struct Version {
   HiddenBits mask, bias;
   size_t overrides_at, override_slots;
   Most most;
-  int layouts;  // so many; those that came later have no number
+  int layouts, storages;  // so many kinds; those that came later have no number
 };
-constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4, kSmall, 4};
-constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2, kSmall, 6};
+constexpr Version kOne = {1, {64, 88 * 8}, {152, 48 * 8}, 200, 4, kSmall, 4, 1};
+constexpr Version kTwo = {2, {188, 24 * 8}, {212, 16 * 8}, 228, 2, kSmall, 6, 5};
 constexpr Version kThree = {3,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
-                            kLarge, 6};
+                            kLarge, 6,         5};
 constexpr Version kFour = {4,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
-                           kLarge, 8};
-static_assert(kFour.layouts == kLayoutCount, "a new layout needs a new version");
-constexpr const Version* kVersions[] = {&kOne, &kTwo, &kThree, &kFour};
+                           kLarge, 8,         5};
+constexpr Version kFive = {5,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
+                           kLarge, 8,         7};
+static_assert(kFive.layouts == kLayoutCount, "a new layout needs a new version");
+constexpr const Version* kVersions[] = {&kOne, &kTwo, &kThree, &kFour, &kFive};
 static_assert(kOne.overrides_at + kOne.override_slots * kOverrideBytes == kCaseBytes);
 static_assert(kTwo.overrides_at + kTwo.override_slots * kOverrideBytes == kCaseBytes);
 
@@ -320,7 +322,7 @@ Refusal Encode(const Case& c, const Version& version, CaseRecord& r) {
 }
 
 const Version& VersionOf(const CaseRecord& r) {
-  for (const Version* version : {&kTwo, &kThree, &kFour}) {
+  for (const Version* version : {&kTwo, &kThree, &kFour, &kFive}) {
     if (r[kAtVersion] == version->number) return *version;
   }
   return kOne;
@@ -354,7 +356,7 @@ Case DecodeCase(std::span<const uint8_t> bytes) {
   c.recipe.bias = static_cast<BiasFamily>(r[kAtFamilies + 2] % kRecordBiasFamilies);
   c.recipe.seed = LoadField(r, kAtSeed, 8);
   c.layouts = DecodeLayouts(r[kAtLayouts]);
-  if (version.number > kOne.number) DecodeFeatures(r, version.layouts, c);
+  if (version.number > kOne.number) DecodeFeatures(r, {version.layouts, version.storages}, c);
   c.placement = (r[kAtFlags] & kBeginFlag) != 0 ? Placement::kBegin : Placement::kEnd;
   for (size_t slot = 0; slot < version.override_slots; ++slot) {
     DecodeOverride(r, version.overrides_at + slot * kOverrideBytes, c);

@@ -1,9 +1,9 @@
 // Cases as a fixed record of 256 bytes, for fuzzers: decoding is total (any bytes give a valid
 // case), each field has a fixed place so that crossovers keep their meaning, byte 0 is the version
 // and old versions decode for ever. 2 has a field for every feature of a problem and for storage; 3 is 2
-// with the sizes of models (head_dim to 512, kv_len to 4095); 4 is 3 with the far layouts; any other value means 1, which knows masks,
-// lengths and diagonals alone and holds more of their bits. In all of them the work of a case is limited,
-// not each size alone.
+// with the sizes of models (head_dim to 512, kv_len to 4095); 4 is 3 with the far layouts; 5 is 4 with first
+// calls to a cache; any other value means 1, which knows masks, lengths and diagonals alone and holds more of
+// their bits. In all of them the work of a case is limited, not each size alone.
 #ifndef ATTEST_HARNESS_CASE_BYTES_H_
 #define ATTEST_HARNESS_CASE_BYTES_H_
 

@@ -19,7 +19,7 @@ enum Place : size_t {
   kAtLayoutLow = 14,      // version 1's layouts: the two low bits of each
   kAtFeatures = 60,       // 16 flags
   kAtLayoutHigh = 62,     // a third bit for each layout, then two bits of score mode
-  kAtStorageKind = 63,    // none, past, pages, ring, packed
+  kAtStorageKind = 63,    // see StorageKind
   kAtStorageAmount = 64,  // past, or the page size less one
   kAtBlocks = 65,         // broadcast extents; rows and keys of a tile, less one
   kAtQueryLengths = 68,   // 8 bytes: rows that are missing from q_len
@@ -52,7 +52,7 @@ enum Flags : unsigned {
   kWithoutPresentFlag = 1u << 12,
 };
 
-enum StorageKind : uint8_t { kPlain, kPast, kPages, kRing, kPacked, kStorageKinds };
+enum StorageKind : uint8_t { kPlain, kPast, kPages, kRing, kPacked, kPastAbsent, kPastEmpty };
 
 double LoadFloat(const CaseRecord& r, size_t at) {
   return std::bit_cast<float>(static_cast<uint32_t>(LoadField(r, at, 4)));
@@ -234,10 +234,10 @@ void EncodeLayouts(const Layouts& layouts, CaseRecord& r) {
   }
 }
 
-Storage DecodeStorage(const CaseRecord& r, const Problem& p) {
+Storage DecodeStorage(const CaseRecord& r, int known, const Problem& p) {
   Storage s;
   const int64_t amount = r[kAtStorageAmount];
-  switch (r[kAtStorageKind] % kStorageKinds) {
+  switch (r[kAtStorageKind] % known) {
     case kPast:
       s.past = amount % (p.kv_len + 1);
       break;
@@ -250,17 +250,25 @@ Storage DecodeStorage(const CaseRecord& r, const Problem& p) {
     case kPacked:
       s.packed = true;
       break;
+    case kPastAbsent:
+      s.first_call = FirstCall::kPastAbsent;
+      break;
+    case kPastEmpty:
+      s.first_call = FirstCall::kPastEmpty;
+      break;
   }
   return s;
 }
 
 Refusal EncodeStorage(const Storage& s, CaseRecord& r) {
   if (s.page_size > 256) return fmt::format("page_size {} exceeds 256", s.page_size);
-  r[kAtStorageKind] = s.past > 0        ? kPast
-                      : s.page_size > 0 ? kPages
-                      : s.ring          ? kRing
-                      : s.packed        ? kPacked
-                                        : kPlain;
+  r[kAtStorageKind] = s.past > 0                               ? kPast
+                      : s.page_size > 0                        ? kPages
+                      : s.ring                                 ? kRing
+                      : s.packed                               ? kPacked
+                      : s.first_call == FirstCall::kPastAbsent ? kPastAbsent
+                      : s.first_call == FirstCall::kPastEmpty  ? kPastEmpty
+                                                               : kPlain;
   const int64_t amount = s.past > 0 ? s.past : std::max<int64_t>(s.page_size - 1, 0);
   return StoreByte("past", amount, kAtStorageAmount, r);
 }
@@ -304,7 +312,7 @@ bool HasNewFeatures(const Case& c) {
          is_new(l.out);
 }
 
-void DecodeFeatures(const CaseRecord& r, int layouts, Case& c) {
+void DecodeFeatures(const CaseRecord& r, KnownKinds known, Case& c) {
   Problem& p = c.problem;
   const auto flags = static_cast<unsigned>(LoadField(r, kAtFeatures, 2));
   const auto on = [&](unsigned flag) { return (flags & flag) != 0; };
@@ -323,8 +331,8 @@ void DecodeFeatures(const CaseRecord& r, int layouts, Case& c) {
   if (on(kFp8Flag)) p.fp8 = DecodeFp8(r, flags);
   if (on(kBiasF32Flag)) p.bias_dtype = DType::kF32;
   if (on(kScoresFlag)) p.want_scores = static_cast<ScoreMode>((r[kAtLayoutHigh] >> 4) & 3);
-  DecodeLayouts(r, layouts, c.layouts);
-  c.storage = DecodeStorage(r, p);
+  DecodeLayouts(r, known.layouts, c.layouts);
+  c.storage = DecodeStorage(r, known.storages, p);
   c.storage.without_present = on(kWithoutPresentFlag);  // MendStorage drops it without a past
   MendStorage(c);
 }

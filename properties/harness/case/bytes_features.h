@@ -41,9 +41,14 @@ Refusal StoreHidden(const char* name, const BitPlane& plane, const HiddenBits& h
 // True where a case asks for anything that version 1 has no field for.
 bool HasNewFeatures(const Case& c);
 
+// How many kinds of each the record's version knows.
+struct KnownKinds {
+  int layouts, storages;
+};
+
 // Version 2's own fields: bytes 60 to 187, beside layouts at byte 14. The case's sizes, options and
-// masks must be there already. `layouts`: how many the record's version knows.
-void DecodeFeatures(const CaseRecord& r, int layouts, Case& c);
+// masks must be there already.
+void DecodeFeatures(const CaseRecord& r, KnownKinds known, Case& c);
 Refusal EncodeFeatures(const Case& c, CaseRecord& r);
 
 }  // namespace attest

@@ -62,7 +62,7 @@ TEST(BytesTest, LaterVersionsHoldEveryFeatureAndDecodeAnyBytes) {
   BinCounts seen;
   for (int n = 0; n < 1500; ++n) {
     auto bytes = RandomBytes(draw, kCaseBytes);
-    bytes[0] = n % 3 == 1 ? 4 : 2;
+    bytes[0] = n % 3 == 1 ? 5 : 2;
     if (n % 5 == 0) {  // both lengths and no plane, as packed sequences want it
       bytes[9] = 16;
       bytes[58] = bytes[59] = bytes[61] = 0;
@@ -94,6 +94,20 @@ TEST(BytesTest, ThePresentIsAskedForUnlessARecordSaysOtherwise) {
   EXPECT_TRUE(DecodeCase(bytes).storage.without_present);
   bytes[63] = 0;
   EXPECT_FALSE(DecodeCase(bytes).storage.without_present);
+}
+
+// Kinds of storage that came with version 5; before it their numbers meant others.
+TEST(BytesTest, FirstCallsHaveARecord) {
+  for (const FirstCall first_call : {FirstCall::kPastAbsent, FirstCall::kPastEmpty}) {
+    Case c;
+    c.problem.kv_len = 4;
+    c.storage.first_call = first_call;
+    CaseRecord record = EncodeCase(c).value();
+    EXPECT_EQ(record[0], 5);
+    EXPECT_EQ(DecodeCase(record).storage, c.storage);
+    record[0] = 4;
+    EXPECT_EQ(DecodeCase(record).storage.first_call, FirstCall::kNo);
+  }
 }
 
 TEST(BytesTest, SparseBytesOfVersionTwoTooAreValid) {
@@ -298,6 +312,7 @@ uint64_t HashOfVersion(uint8_t version) {
     }
     hash = MixIn(hash, c.problem.want_lse + 2u * c.problem.want_weights);
     if (version > 1) hash = MixIn(hash, HashOfTheRest(c));
+    if (version > 4) hash = MixIn(hash, static_cast<uint64_t>(c.storage.first_call));
   }
   return hash;
 }
@@ -306,6 +321,7 @@ TEST(BytesTest, EveryVersionMeansWhatItAlwaysMeant) {
   EXPECT_EQ(HashOfVersion(1), 0x49b8786ebe8d7f67u);
   EXPECT_EQ(HashOfVersion(2), 0x4d7b177c9fcdd2d4u);
   EXPECT_EQ(HashOfVersion(4), 0xb3ca8e6627f9f09au);
+  EXPECT_EQ(HashOfVersion(5), 0x72c75567a079c584u);
 }
 
 }  // namespace

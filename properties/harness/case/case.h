@@ -116,9 +116,19 @@ constexpr bool IsFar(Layout layout) {
 std::string_view Name(Layout layout);
 std::optional<Layout> ParseLayout(std::string_view name);
 
+// The first call to a cache, which holds no key yet: the present is asked for where it is offered.
+enum class FirstCall : uint8_t {
+  kNo,
+  kPastAbsent,  // and no past tensors are given
+  kPastEmpty,   // and they are of no keys
+};
+inline constexpr int kFirstCallCount = 3;
+std::string_view Name(FirstCall first_call);  // "no" "past_absent" "past_empty"
+std::optional<FirstCall> ParseFirstCall(std::string_view name);
+
 // How keys and values reach the kernel, beyond strides. It changes nothing of what is computed: the
-// same problem with any storage has the same answer. At most one of past, page_size, ring and
-// packed.
+// same problem with any storage has the same answer. At most one of past, first_call, page_size,
+// ring and packed.
 struct Storage {
   int64_t past = 0;       // so many first keys come as past keys and values
   int64_t page_size = 0;  // pages of so many keys, scattered by the recipe's seed; 0 = none
@@ -128,6 +138,7 @@ struct Storage {
   bool packed = false;
   // With a past alone: the present outputs are not asked for, though the kernel may offer them.
   bool without_present = false;
+  FirstCall first_call = FirstCall::kNo;
 
   friend bool operator==(const Storage&, const Storage&) = default;
 };

@@ -391,7 +391,12 @@ TEST(CaseTest, ValidateNamesWhatIsWrongWithStorage) {
   c.storage.past = 9;
   EXPECT_EQ(Validate(c), std::nullopt);
   c.storage.ring = true;
-  ExpectInvalid(c, "one of past, page_size, ring and packed");
+  ExpectInvalid(c, "one of past, first_call, page_size, ring and packed");
+  c.storage.ring = false;
+  c.storage.first_call = FirstCall::kPastEmpty;
+  ExpectInvalid(c, "one of past, first_call, page_size, ring and packed");
+  c.storage.past = 0;
+  EXPECT_EQ(Validate(c), std::nullopt);
   c.storage = Storage{};
   c.storage.without_present = true;
   ExpectInvalid(c, "storage.without_present needs a past");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "properties/harness/case/generator_internal.h"
+#include "properties/harness/case/offers.h"
 #include "properties/harness/case/seeded.h"
 
 namespace attest {
@@ -93,13 +94,14 @@ BlockMask DrawBlockMask(Draw& draw, const Problem& p) {
   return mask;
 }
 
-enum class Kind { kPast, kPages, kRing, kPacked };
+enum class Kind { kPast, kFirstCall, kPages, kRing, kPacked };
 
 std::vector<Kind> OfferedKinds(const Contract& c, const Problem& p) {
   std::vector<Kind> kinds;
   // All keys past leaves a tensor of no new ones.
   const int64_t least_keys = c.Has(Feature::kZeroSizes) ? 1 : 2;
   if (c.Has(Feature::kPast) && p.kv_len >= least_keys) kinds.push_back(Kind::kPast);
+  if (!OfferedFirstCalls(c).empty()) kinds.push_back(Kind::kFirstCall);
   if (c.Has(Feature::kPages)) kinds.push_back(Kind::kPages);
   if (c.Has(Feature::kRing)) kinds.push_back(Kind::kRing);
   if (c.Has(Feature::kPacked)) kinds.push_back(Kind::kPacked);
@@ -142,6 +144,9 @@ void DrawStorage(Draw& draw, const Contract& contract, std::vector<Flag>& flags,
                                   !contract.Excludes(Exclusion::kPastWithoutPresent);
       if (draw.Percent(30))
         p.q_len = std::min<int64_t>(p.q_len, 1);  // decoding is what pasts are for
+      break;
+    case Kind::kFirstCall:
+      c.storage.first_call = draw.Pick(OfferedFirstCalls(contract));
       break;
     case Kind::kPages:
       c.storage.page_size = draw.Pick<int64_t>({1, 2, 3, 4, 5, 8, 16, 32, 64});

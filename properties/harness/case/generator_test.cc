@@ -107,6 +107,8 @@ bool StorageOffered(const Contract& c, const Case& drawn) {
   const Storage& s = drawn.storage;
   const bool has_new_keys = c.Has(Feature::kZeroSizes) || s.past < drawn.problem.kv_len;
   return (s.past == 0 || (c.Has(Feature::kPast) && has_new_keys)) &&
+         (s.first_call != FirstCall::kPastAbsent || c.Has(Feature::kPresent)) &&
+         (s.first_call != FirstCall::kPastEmpty || c.Has(Feature::kPast)) &&
          (s.page_size == 0 || c.Has(Feature::kPages)) && (!s.ring || c.Has(Feature::kRing)) &&
          (!s.packed || c.Has(Feature::kPacked));
 }

@@ -129,6 +129,7 @@ uint64_t Options(const Case& c) {
   if (p.documents) cost += DocumentCost(p.documents->query) + DocumentCost(p.documents->key);
   cost += static_cast<uint64_t>(c.storage.past + c.storage.page_size);
   cost += c.storage.without_present ? 1 : 0;
+  cost += static_cast<uint64_t>(c.storage.first_call);
   for (const Layout layout : {c.layouts.q, c.layouts.k, c.layouts.v, c.layouts.out}) {
     cost += static_cast<uint64_t>(layout);
   }

@@ -61,6 +61,10 @@ constexpr Names<Layout, kLayoutCount> kLayouts = {{{Layout::kBhsd, "bhsd"},
                                                    {Layout::kFarHeads, "far_heads"},
                                                    {Layout::kFarRows, "far_rows"}}};
 
+constexpr Names<FirstCall, kFirstCallCount> kFirstCalls = {{{FirstCall::kNo, "no"},
+                                                            {FirstCall::kPastAbsent, "past_absent"},
+                                                            {FirstCall::kPastEmpty, "past_empty"}}};
+
 constexpr Names<ScoreMode, 4> kScoreModes = {{{ScoreMode::kRaw, "raw"},
                                               {ScoreMode::kCapped, "capped"},
                                               {ScoreMode::kBiased, "biased"},
@@ -102,6 +106,9 @@ std::string_view Name(ScoreMode mode) {
 std::string_view Name(Layout layout) {
   return NameIn(kLayouts, layout);
 }
+std::string_view Name(FirstCall first_call) {
+  return NameIn(kFirstCalls, first_call);
+}
 
 std::optional<ScoreFamily> ParseScoreFamily(std::string_view name) {
   return ValueIn(kScores, name);
@@ -117,6 +124,9 @@ std::optional<ScoreMode> ParseScoreMode(std::string_view name) {
 }
 std::optional<Layout> ParseLayout(std::string_view name) {
   return ValueIn(kLayouts, name);
+}
+std::optional<FirstCall> ParseFirstCall(std::string_view name) {
+  return ValueIn(kFirstCalls, name);
 }
 
 }  // namespace attest

@@ -100,6 +100,26 @@ bool OffersWindow(const Contract& contract, const Problem& p) {
          (!p.window.right && (p.causal || contract.window_sides == WindowSides::kLeft));
 }
 
+std::vector<FirstCall> OfferedFirstCalls(const Contract& contract) {
+  std::vector<FirstCall> offered;
+  if (contract.Has(Feature::kPresent) && !contract.Excludes(Exclusion::kPresentWithoutPast)) {
+    offered.push_back(FirstCall::kPastAbsent);
+  }
+  if (contract.Has(Feature::kPast) && !contract.Excludes(Exclusion::kEmptyPast)) {
+    offered.push_back(FirstCall::kPastEmpty);
+  }
+  return offered;
+}
+
+bool AsksForPresent(const Case& c, const Contract& contract) {
+  const Storage& s = c.storage;
+  const bool may_do_without = !contract.Excludes(Exclusion::kPastWithoutPresent);
+  const bool is_asked =
+      s.first_call != FirstCall::kNo || (s.past > 0 && !(s.without_present && may_do_without));
+  // What the present of 8-bit keys would be stored in, nobody has said.
+  return is_asked && contract.Has(Feature::kPresent) && !c.problem.fp8;
+}
+
 std::vector<DType> OfferedDTypes(const Contract& contract) {
   std::vector<DType> dtypes;
   std::ranges::copy_if(contract.dtypes, std::back_inserter(dtypes), IsFloat);

@@ -41,6 +41,12 @@ void FitWindow(const Contract& contract, Problem& problem);
 // Whether a call can give the problem's window and causality, whatever its diagonal.
 bool OffersWindow(const Contract& contract, const Problem& problem);
 
+// The first calls to a cache that the contract takes.
+std::vector<FirstCall> OfferedFirstCalls(const Contract& contract);
+
+// Whether the call asks for the present outputs.
+bool AsksForPresent(const Case& c, const Contract& contract);
+
 // Never empty: f32 and bhsd where a contract names nothing. The layouts are those of every tensor;
 // k and v may also share heads where the second list says so.
 std::vector<DType> OfferedDTypes(const Contract& contract);

@@ -92,6 +92,9 @@ void OfferStorage(const Case& c, std::vector<Case>& out) {
   if (c.storage.without_present) {
     Offer(c, out, [](Case& x) { x.storage.without_present = false; });
   }
+  if (c.storage.first_call == FirstCall::kPastEmpty) {
+    Offer(c, out, [](Case& x) { x.storage.first_call = FirstCall::kPastAbsent; });
+  }
   for (int64_t Storage::*amount : {&Storage::past, &Storage::page_size}) {
     const int64_t value = c.storage.*amount;
     for (const int64_t lower : {int64_t{1}, value / 2, value - 1}) {

@@ -163,6 +163,8 @@ TEST(ShrinkTest, AFeatureThatMattersEndsAloneWithRoundNumbers) {
            c.storage.past = 1;
            c.storage.without_present = true;
          });
+  expect([](const Case& c) { return c.storage.first_call != FirstCall::kNo; },
+         [](Case& c) { c.storage.first_call = FirstCall::kPastAbsent; });
   expect([](const Case& c) { return c.storage.packed; },
          [](Case& c) {
            c.problem.query_lengths = c.problem.key_lengths = {1};

@@ -45,10 +45,12 @@ std::optional<std::string> CheckKinds(const Case& c) {
   if (s.page_size < 0 || s.page_size > kMaxPageSize) {
     return fmt::format("storage.page_size = {} is outside 0..{}", s.page_size, kMaxPageSize);
   }
-  const int kinds =
-      (s.past > 0 ? 1 : 0) + (s.page_size > 0 ? 1 : 0) + (s.ring ? 1 : 0) + (s.packed ? 1 : 0);
-  if (kinds > 1)
-    return "storage takes one of past, page_size, ring and packed; leave the others out";
+  const int kinds = (s.past > 0 ? 1 : 0) + (s.first_call != FirstCall::kNo ? 1 : 0) +
+                    (s.page_size > 0 ? 1 : 0) + (s.ring ? 1 : 0) + (s.packed ? 1 : 0);
+  if (kinds > 1) {
+    return "storage takes one of past, first_call, page_size, ring and packed; leave the others "
+           "out";
+  }
   return s.packed ? CheckPacked(c.problem) : std::nullopt;
 }
 

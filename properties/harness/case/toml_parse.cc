@@ -164,11 +164,12 @@ void CaseParser::ReadStorage(const toml::table& root) {
   const toml::table* table = reader_.Table(root, "storage", false);
   if (table == nullptr) return;
   reader_.CheckKeys(*table, "[storage]",
-                    {"past", "without_present", "page_size", "ring", "packed"});
+                    {"past", "without_present", "first_call", "page_size", "ring", "packed"});
   Storage& storage = file_.c.storage;
   storage.past = reader_.Integer(*table, "past", false, 0, kMaxTomlSize).value_or(0);
   storage.page_size = reader_.Integer(*table, "page_size", false, 0, kMaxTomlSize).value_or(0);
   storage.without_present = reader_.Bool(*table, "without_present");
+  ReadWord(*table, "first_call", ParseFirstCall, storage.first_call);
   storage.ring = reader_.Bool(*table, "ring");
   storage.packed = reader_.Bool(*table, "packed");
 }

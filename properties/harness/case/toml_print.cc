@@ -308,6 +308,9 @@ std::string StorageText(const Storage& storage) {
     text += fmt::format("past = {}  # so many first keys come as past ones\n", storage.past);
   }
   text += Flag("without_present", storage.without_present);
+  if (storage.first_call != FirstCall::kNo) {
+    text += Line("first_call", Quoted(Name(storage.first_call)));
+  }
   if (storage.page_size > 0) text += fmt::format("page_size = {}\n", storage.page_size);
   return text + Flag("ring", storage.ring) + Flag("packed", storage.packed);
 }

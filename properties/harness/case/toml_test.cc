@@ -287,6 +287,7 @@ TEST(TomlTest, ErrorsInTheFeaturesNameTheirLine) {
   EXPECT_THAT(ErrorOf(m + "[dropout]\nprobability = 0\nshape=[1,1,1,1]\nrows=[\"1\"]"),
               HasSubstr("x.toml:10: dropout.keep"));
   EXPECT_THAT(ErrorOf(m + "[storage]\npast = 4"), HasSubstr("x.toml:11: storage.past = 4"));
+  EXPECT_THAT(ErrorOf(m + "[storage]\nfirst_call = \"cold\""), HasSubstr("past_absent"));
   EXPECT_THAT(ErrorOf(m + "[storage]\npaged = true"), HasSubstr("x.toml:11: unknown key"));
   EXPECT_THAT(ErrorOf(m + "[storage]\npacked = true"),
               HasSubstr("x.toml:11: storage.packed needs"));

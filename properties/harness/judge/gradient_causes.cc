@@ -1,18 +1,25 @@
 #include "properties/harness/judge/gradient_causes.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "impl/attention/visibility.h"
 #include "impl/reference/gradient_row.h"
 #include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/feature_changes.h"
 #include "properties/harness/judge/gradients.h"
 
 namespace attest {
 namespace {
 
-// Pairs and lanes of a case whose gradients some fifteen rules may compute: some tenth of a second.
-constexpr double kMostProducts = 1 << 18;
+// Pairs and lanes of a case whose gradients rules may compute, and of all that they compute together: some tenth of a
+// second.
+constexpr double kMostProducts = 1 << 18, kMostProductsInAll = 1 << 23;
 // The bounds of an element under two rules differ by the number of terms and by a scale that is off.
 constexpr double kOtherOrder = 64;
 // Roundings of the element's type that a rule's own value may be off by.
@@ -21,7 +28,6 @@ constexpr double kOwnRoundings = 8;
 // A faulty backward pass.
 struct Rule {
   std::string_view cause_class, phrase;
-  void (*problem)(Problem&) = nullptr;  // what it takes for its problem
   // What it makes of one row.
   void (*row)(const Problem&, const Row&, GradientRow&) = nullptr;
   bool keeps_rows = false;  // dq, dbias and dsink are right all the same
@@ -92,98 +98,87 @@ void NegateSink(const Problem&, const Row&, GradientRow& row) {
   row.dsink = -row.dsink;
 }
 
-void DropByHead0(Problem& p) {
-  if (!p.dropout) return;
-  const BitPlane own = p.dropout->keep;
-  size_t flat = 0;
-  ForEachRow(p, [&](const Row& row) {
-    for (int64_t j = 0; j < p.kv_len; ++j) {
-      p.dropout->keep.bits[flat++] = own.At(row.batch, 0, row.query, j) ? 1 : 0;
-    }
-  });
-}
-
 constexpr Rule kRules[] = {
     // First the rules that leave more as it is: where q is 0, dk says nothing of the scale.
-    {"gradient-scale", "as if the scale were left out of dq", nullptr, nullptr, false, true},
-    {"gradient-scale", "as if the scale were left out of dk", nullptr, nullptr, false, false, true},
-    {"gradient-scale", "as if the scale were left out of dq and dk", nullptr, nullptr, false, true,
-     true},
-    {"gradient-delta", "as if D = dout . out were left out", nullptr, OmitDelta},
-    {"gradient-delta", "as if D = dout . out were left out in the last row", nullptr,
-     OmitDeltaOfLastRow},
-    {"gradient-softcap", "as if the softcap had no slope of its own", nullptr, OmitSlope},
-    {"dropout-unscaled", "as if the backward pass did not scale what dropout keeps", nullptr,
+    {"gradient-scale", "as if the scale were left out of dq", nullptr, false, true},
+    {"gradient-scale", "as if the scale were left out of dk", nullptr, false, false, true},
+    {"gradient-scale", "as if the scale were left out of dq and dk", nullptr, false, true, true},
+    {"gradient-delta", "as if D = dout . out were left out", OmitDelta},
+    {"gradient-delta", "as if D = dout . out were left out in the last row", OmitDeltaOfLastRow},
+    {"gradient-softcap", "as if the softcap had no slope of its own", OmitSlope},
+    {"dropout-unscaled", "as if the backward pass did not scale what dropout keeps",
      OmitDropoutScale},
-    {"dropout-ignored", "as if the backward pass did not apply dropout",
-     [](Problem& p) { p.dropout.reset(); }},
-    {"head-0-for-all", "as if the backward pass read the dropout mask of head 0 for every head",
-     DropByHead0},
-    {"gradient-row-lost", "as if the last row added nothing to dk and dv", nullptr, DropLastRow,
-     true},
+    {"gradient-row-lost", "as if the last row added nothing to dk and dv", DropLastRow, true},
     {"gradient-of-one-head", "as if a kv head got the gradient of its last query head alone",
-     nullptr, DropFirstHeads, true},
+     DropFirstHeads, true},
     {"gradient-of-shared-bias",
-     "as if dbias were that of the last of the heads that share the bias", nullptr, BiasOfLastHead},
+     "as if dbias were that of the last of the heads that share the bias", BiasOfLastHead},
     {"gradient-of-shared-bias",
-     "as if dbias were that of the last of the batch items that share the bias", nullptr,
-     BiasOfLastItem},
+     "as if dbias were that of the last of the batch items that share the bias", BiasOfLastItem},
     {"gradient-of-shared-bias", "as if dbias were that of the last of the rows that share the bias",
-     nullptr, BiasOfLastRow},
-    {"gradient-bias-scaled", "as if dbias were multiplied by the scale", nullptr, ScaleBias},
-    {"gradient-sink-sign", "as if dsink had the wrong sign", nullptr, NegateSink},
-    {"mask-ignored", "as if the backward pass ignored the boolean mask",
-     [](Problem& p) { p.mask.reset(); }},
-    {"causal-ignored", "as if the backward pass ignored causality",
-     [](Problem& p) { p.causal = false; }},
-    {"window-ignored", "as if the backward pass ignored the window",
-     [](Problem& p) { p.window = {}; }},
-    {"lengths-ignored", "as if the backward pass ignored the key lengths",
-     [](Problem& p) { p.key_lengths.reset(); }},
-    {"documents-ignored", "as if the backward pass ignored the document numbers",
-     [](Problem& p) { p.documents.reset(); }},
-    {"blocks-ignored", "as if the backward pass ignored the block mask",
-     [](Problem& p) { p.block_mask.reset(); }},
-    {"bias-ignored", "as if the backward pass ignored the additive mask",
-     [](Problem& p) { p.bias.reset(); }},
-    {"alibi-ignored", "as if the backward pass ignored ALiBi",
-     [](Problem& p) { p.alibi_slopes.reset(); }},
-    {"softcap-ignored", "as if the backward pass ignored the softcap",
-     [](Problem& p) { p.softcap = 0; }},
+     BiasOfLastRow},
+    {"gradient-bias-scaled", "as if dbias were multiplied by the scale", ScaleBias},
+    {"gradient-sink-sign", "as if dsink had the wrong sign", NegateSink},
 };
 
-// The reference of the problem that the backward pass takes for its own, with the weights that follow from
-// the true lse: 0 in rows that have none.
-Reference SeenReference(const Problem& seen, const Inputs& inputs, const Reference& truth,
-                        const Semantics& semantics) {
-  Reference reference = ComputeReference(seen, inputs, semantics);
-  ForEachRow(seen, [&](const Row& row) {
+// Where a backward pass that takes its problem for another one has its weights from.
+enum class Softmax {
+  kOfForward,       // from the lse that the forward pass gave
+  kOwn,             // from a sum of its own, beside the out that the forward pass gave
+  kOwnAndItsValue,  // likewise, and out is its own, too
+};
+
+// The problem that the backward pass takes for its own.
+struct SeenProblem {
+  Problem problem;
+  Inputs inputs;
+  Semantics semantics;
+};
+
+SeenProblem Changed(const FeatureChange& change, const Evidence& evidence, size_t index) {
+  SeenProblem seen{evidence.cases[index].problem, evidence.oracle.InputsOf(index),
+                   evidence.contract.semantics};
+  change.make(seen.problem, seen.inputs, seen.semantics);
+  if (!seen.problem.bias) seen.inputs.bias = {};
+  return seen;
+}
+
+// The reference of the problem that the backward pass takes for its own. Weights that follow from the true lse are 0 in
+// rows that have none.
+Reference SeenReference(const SeenProblem& seen, const Reference& truth, Softmax softmax) {
+  Reference reference = ComputeReference(seen.problem, seen.inputs, seen.semantics);
+  if (softmax != Softmax::kOwnAndItsValue) reference.out = truth.out;
+  if (softmax != Softmax::kOfForward) return reference;
+  ForEachRow(seen.problem, [&](const Row& row) {
     const double lse = truth.lse.At(row.batch, row.head, row.query, 0);
-    for (int64_t j = 0; j < seen.kv_len; ++j) {
+    for (int64_t j = 0; j < seen.problem.kv_len; ++j) {
       double& weight = reference.weights.At(row.batch, row.head, row.query, j);
       const double s = reference.scores.At(row.batch, row.head, row.query, j);
       weight = std::isfinite(lse) ? std::exp(s - lse) : 0;
     }
   });
-  reference.out = truth.out;
   reference.lse = truth.lse;
   return reference;
+}
+
+// What the kernel would give that takes its problem for another one.
+Gradient GradientOf(const SeenProblem& seen, const Problem& p, const Reference& truth,
+                    Softmax softmax) {
+  Gradient gradient = ComputeGradient(seen.problem, seen.inputs,
+                                      SeenReference(seen, truth, softmax), seen.semantics);
+  // Of a bias that is spread out over rows and heads nothing is said.
+  if (gradient.dbias.shape != BiasGradientShape(p)) gradient.dbias = {};
+  return gradient;
 }
 
 // What the kernel would give by the rule.
 Gradient GradientOf(const Rule& rule, const Evidence& evidence, size_t index) {
   const Problem& p = evidence.cases[index].problem;
-  const Inputs& inputs = evidence.oracle.InputsOf(index);
-  const Reference& truth = evidence.oracle.ReferenceOf(index);
-  const Semantics& semantics = evidence.contract.semantics;
-  Problem seen = p;
-  if (rule.problem != nullptr) rule.problem(seen);
-  const bool is_same = seen == p;
-  const Reference changed = is_same ? Reference{} : SeenReference(seen, inputs, truth, semantics);
-  Gradient gradient = ComputeChangedGradient(seen, inputs, is_same ? truth : changed, semantics,
-                                             [&](const Row& at, GradientRow& row) {
-                                               if (rule.row != nullptr) rule.row(seen, at, row);
-                                             });
+  Gradient gradient =
+      ComputeChangedGradient(p, evidence.oracle.InputsOf(index), evidence.oracle.ReferenceOf(index),
+                             evidence.contract.semantics, [&](const Row& at, GradientRow& row) {
+                               if (rule.row != nullptr) rule.row(p, at, row);
+                             });
   if (rule.keeps_rows) {
     const Gradient& due = evidence.oracle.GradientOf(index);
     gradient.dq = due.dq;
@@ -213,25 +208,86 @@ bool Fits(const Gradient& gradient, const Evidence& evidence, size_t index) {
   return fits;
 }
 
+double ProductsOf(const Problem& p) {
+  return static_cast<double>(p.batch * p.q_heads * p.q_len * p.kv_len) *
+         static_cast<double>(p.head_dim + p.value_dim + 8);
+}
+
+// What a backward pass may take for its problem.
+FeatureChanges ChangesOf(const Problem& p) {
+  FeatureChanges changes = IgnoredFeatures();
+  Append(IgnoredVisibility(), changes);
+  Append(MistakenFeatures(), changes);
+  Append(VisibilityOffByOne(), changes);
+  Append(FeaturesFromElsewhere(), changes);
+  std::erase_if(changes, [&](const FeatureChange& change) {
+    return IsSymptom(change.cause_class) || !change.applies(p);
+  });
+  return changes;
+}
+
+// The rules that give every element, one a class, best first; those that leave more as it is come first.
+class GradientCauses {
+ public:
+  GradientCauses(const Evidence& evidence, size_t index)
+      : evidence_(evidence), index_(index), p_(evidence.cases[index].problem) {}
+
+  std::vector<OtherCause> Run(CausesWanted wanted) {
+    most_ = wanted == CausesWanted::kEvery ? kEveryCause : 1;
+    for (const Rule& rule : kRules) {
+      Try(rule.cause_class, rule.phrase, [&] { return GradientOf(rule, evidence_, index_); });
+    }
+    const FeatureChanges changes = ChangesOf(p_);
+    TrySeen(changes, Softmax::kOfForward, "");
+    TrySeen(changes, Softmax::kOwn, ", with a softmax of its own");
+    TrySeen(changes, Softmax::kOwnAndItsValue, ", with a softmax and an out of its own");
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr size_t kEveryCause = 1000;
+
+  void TrySeen(const FeatureChanges& changes, Softmax softmax, std::string_view how) {
+    const Reference& truth = evidence_.oracle.ReferenceOf(index_);
+    for (const FeatureChange& change : changes) {
+      Try(change.cause_class, fmt::format("as if in the backward pass {}{}", change.phrase, how),
+          [&] { return GradientOf(Changed(change, evidence_, index_), p_, truth, softmax); });
+    }
+  }
+
+  template <typename Make>
+  void Try(std::string_view cause_class, std::string_view phrase, Make make) {
+    const bool is_known = std::ranges::any_of(
+        found_, [&](const OtherCause& one) { return one.cause_class == cause_class; });
+    if (is_known || found_.size() >= most_ || spent_ > kMostProductsInAll) return;
+    spent_ += ProductsOf(p_);
+    if (!Fits(make(), evidence_, index_)) return;
+    found_.push_back({std::string(cause_class), std::string(phrase)});
+  }
+
+  const Evidence& evidence_;
+  const size_t index_;
+  const Problem& p_;
+  size_t most_ = 1;
+  double spent_ = 0;
+  std::vector<OtherCause> found_;
+};
+
 }  // namespace
 
 bool CanExplainGradient(const Problem& p) {
-  const double products = static_cast<double>(p.batch * p.q_heads * p.q_len * p.kv_len) *
-                          static_cast<double>(p.head_dim + p.value_dim + 8);
-  return products <= kMostProducts;
+  return ProductsOf(p) <= kMostProducts;
 }
 
-Explanation ExplainGradient(const Evidence& evidence, size_t index) {
-  const Problem& p = evidence.cases[index].problem;
+Explanation ExplainGradient(const Evidence& evidence, size_t index, CausesWanted wanted) {
   // An error that the wider tolerance takes for none says nothing of rules.
-  if (!CanExplainGradient(p) || Fits(evidence.oracle.GradientOf(index), evidence, index)) {
+  if (!CanExplainGradient(evidence.cases[index].problem) ||
+      Fits(evidence.oracle.GradientOf(index), evidence, index)) {
     return {};
   }
-  for (const Rule& rule : kRules) {
-    if (!Fits(GradientOf(rule, evidence, index), evidence, index)) continue;
-    return {std::string(rule.cause_class), std::string(rule.phrase), {}};
-  }
-  return {};
+  std::vector<OtherCause> found = GradientCauses(evidence, index).Run(wanted);
+  if (found.empty()) return {};
+  return {found.front().cause_class, found.front().phrase, {found.begin() + 1, found.end()}};
 }
 
 }  // namespace attest

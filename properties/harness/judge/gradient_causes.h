@@ -11,9 +11,9 @@
 
 namespace attest {
 
-// The first rule that every element of case `index` fits which the bound does not leave open; empty where
-// none does, and in cases so large that trying them would take long.
-Explanation ExplainGradient(const Evidence& evidence, size_t index);
+// The first rule that every element of case `index` fits which the bound does not leave open, and where every cause is
+// wanted the others; empty where none does, and in cases so large that trying them would take long.
+Explanation ExplainGradient(const Evidence& evidence, size_t index, CausesWanted wanted);
 
 // Whether a case of this problem is small enough for that.
 bool CanExplainGradient(const Problem& problem);

@@ -120,11 +120,13 @@ void Count(const GradientIndex& index, bool is_open, Verdict& verdict) {
 
 void AddCause(const Evidence& evidence, size_t index, Verdict& failed) {
   if (evidence.wants_cause && !evidence.wants_cause(failed)) return;
-  Explanation found = ExplainGradient(evidence, index);
+  const auto wanted = evidence.wants_every_cause ? CausesWanted::kEvery : CausesWanted::kBest;
+  Explanation found = ExplainGradient(evidence, index, wanted);
   if (found.phrase.empty()) return;
   failed.sentence += "; " + found.phrase;
   failed.likely_cause = std::move(found.phrase);
   failed.cause_class = std::move(found.cause_class);
+  failed.other_causes = std::move(found.others);
 }
 
 const GradientOutput& OutputNamed(std::string_view name) {

@@ -88,6 +88,27 @@ TEST_F(GradientJudgeTest, AFaultyRuleThatGivesWhatCameOutIsNamed) {
   EXPECT_EQ(verdict.likely_cause, "as if the scale were left out of dk");
 }
 
+// A backward pass that makes weights of its own, as one that is not given the lse must, and forgets the sinks in them;
+// D is that of the out that it was given.
+TEST_F(GradientJudgeTest, AFaultInASoftmaxOfTheBackwardPassItselfIsNamed) {
+  Case c = GradientCase();
+  c.problem.sinks = {0.5, -1};
+  Prepare(c);
+  Problem seen = c.problem;
+  seen.sinks.reset();
+  const Inputs& inputs = oracle_->InputsOf(0);
+  Reference own = ComputeReference(seen, inputs, {});
+  own.out = oracle_->ReferenceOf(0).out;
+  const Gradient wrong = ComputeGradient(seen, inputs, own, {});
+  outcomes_[0].dq = wrong.dq;
+  outcomes_[0].dk = wrong.dk;
+  outcomes_[0].dv = wrong.dv;
+  const Verdict verdict = MatchesGradient(evidence(), 0, "why");
+  EXPECT_EQ(verdict.cause_class, "sinks-ignored");
+  EXPECT_EQ(verdict.likely_cause,
+            "as if in the backward pass the sinks were ignored, with a softmax of its own");
+}
+
 TEST_F(GradientJudgeTest, PaddedRowsOfDqAreNotLookedAt) {
   Case c = GradientCase();
   c.problem.query_lengths = {1};

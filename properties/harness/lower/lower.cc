@@ -83,10 +83,7 @@ void AddOutputs(Call& call, const Case& c, const Contract& contract) {
     dense(ATTEST_ROLE_WEIGHTS, p.WeightsShape());
   }
   if (p.want_scores) dense(ATTEST_ROLE_SCORES, p.WeightsShape());
-  // What the present of 8-bit keys would be stored in, nobody has said.
-  const bool is_asked = c.storage.past > 0 && (!c.storage.without_present ||
-                                               contract.Excludes(Exclusion::kPastWithoutPresent));
-  if (is_asked && contract.Has(Feature::kPresent) && !p.fp8) {
+  if (AsksForPresent(c, contract)) {
     dense(ATTEST_ROLE_PRESENT_K, p.KShape());
     dense(ATTEST_ROLE_PRESENT_V, p.VShape());
   }

@@ -134,7 +134,13 @@ MaybeReason CheckStorage(const Storage& s, const Contract& c) {
   for (const auto& [is_needed, feature] : needs) {
     if (is_needed && !c.Has(feature.first)) return fmt::format("{} not offered", feature.second);
   }
-  return std::nullopt;
+  const std::vector<FirstCall> first_calls = OfferedFirstCalls(c);
+  if (s.first_call == FirstCall::kNo || std::ranges::count(first_calls, s.first_call) > 0) {
+    return std::nullopt;
+  }
+  return fmt::format("a first call with {} is not offered", s.first_call == FirstCall::kPastEmpty
+                                                                ? "past keys of extent 0"
+                                                                : "the present and no past");
 }
 
 // Raw and capped scores are those of all keys, and pages hold no key behind an item's length.

@@ -241,7 +241,7 @@ void AddKeysAndValues(const Case& c, const Inputs& inputs, const Contract& contr
   const PagePlan plan = c.storage.page_size > 0 ? PlanPages(c) : PagePlan{};
   const std::vector<int64_t> starts = c.storage.ring ? RingStarts(c) : std::vector<int64_t>{};
   for (const Source& source : sources) {
-    if (c.storage.past > 0) {
+    if (c.storage.past > 0 || c.storage.first_call == FirstCall::kPastEmpty) {
       AddWithPast(c, source, call);
     } else if (c.storage.page_size > 0) {
       AddPaged(c, source, contract, plan, call);

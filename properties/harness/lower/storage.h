@@ -14,7 +14,7 @@ namespace attest {
 
 // Adds k and v as the case stores them, in the type of the problem's inputs:
 //   plain   K, V [batch, kv_heads, kv_len, dim]
-//   past    the first keys as PAST_K, PAST_V, the others as K, V
+//   past    the first keys as PAST_K, PAST_V, the others as K, V; of a first call perhaps no key
 //   pages   K, V [pages, kv_heads, page_size, dim] and PAGE_TABLE [batch, pages of an item]. Which
 //           page is whose is shuffled by the recipe's seed. One page or two are free; they and the
 //           slots behind an item's length hold poison: NaN where the contract says poison_safe page,

@@ -43,6 +43,42 @@ float FloatAt(const CallTensor& t, const std::vector<int64_t>& index) {
   return value;
 }
 
+TEST(StorageTest, AFirstCallAsksForThePresentWithAnEmptyPastOrNone) {
+  Case c = LabelledCase();
+  c.storage.first_call = FirstCall::kPastAbsent;
+  const Call absent = MustLower(c, Everything()).call;
+  EXPECT_EQ(Find(absent, ATTEST_ROLE_PAST_K), nullptr);
+  EXPECT_THAT(Find(absent, ATTEST_ROLE_K)->shape, ElementsAre(2, 2, 5, 1));
+  EXPECT_THAT(Find(absent, ATTEST_ROLE_PRESENT_K)->shape, ElementsAre(2, 2, 5, 1));
+  c.storage.first_call = FirstCall::kPastEmpty;
+  const Call empty = MustLower(c, Everything()).call;
+  EXPECT_THAT(Find(empty, ATTEST_ROLE_PAST_V)->shape, ElementsAre(2, 2, 0, 1));
+  EXPECT_EQ(FloatAt(*Find(empty, ATTEST_ROLE_V), {1, 1, 2, 0}), 112);
+  EXPECT_NE(Find(empty, ATTEST_ROLE_PRESENT_V), nullptr);
+}
+
+void ExpectRefused(const Case& c, const Contract& contract, const char* why) {
+  const auto lowered = Lower(c, Materialise(c), contract);
+  ASSERT_FALSE(lowered);
+  EXPECT_THAT(lowered.error().reason, HasSubstr(why));
+}
+
+TEST(StorageTest, FirstCallsAreMadeWhereTheContractTakesThem) {
+  Case absent = LabelledCase(), empty = absent;
+  absent.storage.first_call = FirstCall::kPastAbsent;
+  empty.storage.first_call = FirstCall::kPastEmpty;
+  Contract contract = Everything();
+  contract.excludes = {Exclusion::kPresentWithoutPast};
+  ExpectRefused(absent, contract, "a first call with the present and no past");
+  EXPECT_NE(Find(MustLower(empty, contract).call, ATTEST_ROLE_PRESENT_K), nullptr);
+  contract.excludes = {Exclusion::kEmptyPast};
+  ExpectRefused(empty, contract, "a first call with past keys of extent 0");
+  contract.features.erase(Feature::kPresent);
+  ExpectRefused(absent, contract, "a first call with the present and no past");
+  contract.excludes.clear();
+  EXPECT_EQ(Find(MustLower(empty, contract).call, ATTEST_ROLE_PRESENT_K), nullptr);
+}
+
 TEST(StorageTest, ThePastHasTheFirstKeysAndThePresentIsAskedFor) {
   Case c = LabelledCase();
   c.storage.past = 2;

@@ -94,27 +94,62 @@ void NotePastWithoutPresent(Notebook& notes, const Trial& alone) {
                 notes.declared.Has(Feature::kPast));
 }
 
+void AskForPresent(const Notebook& notes, TinyCall& call, const Array& k, const Array& v) {
+  for (const auto& [role, array] :
+       {std::pair{ATTEST_ROLE_PRESENT_K, &k}, std::pair{ATTEST_ROLE_PRESENT_V, &v}}) {
+    call.Ask(role, notes.form.dtype, {array->shape.begin(), array->shape.end()});
+  }
+}
+
+bool HasPresent(const Reading& reading, const Array& k, const Array& v) {
+  return reading.computed() && SameValues(reading.Output(ATTEST_ROLE_PRESENT_K), k) &&
+         SameValues(reading.Output(ATTEST_ROLE_PRESENT_V), v);
+}
+
+// A first call of a cache, which says that it `works`.
+void NoteFirstCall(Notebook& notes, Exclusion what, const Reading& reading, bool works) {
+  const std::string_view observed = works                                ? "works"
+                                    : reading.answer == Answer::kRefused ? "refused"
+                                                                         : "a fault";
+  NoteExclusion(notes, what, observed, works ? "2x4 answered" : reading.why);
+}
+
+// `both` asks for the present beside a past.
+void ProbePresent(Notebook& notes, Reading both, const Array& k, const Array& v) {
+  TinyCall alone = notes.Plain(2, 4);
+  AskForPresent(notes, alone, k, v);
+  const Reading first = notes.lab.Run(alone);
+  const bool works_first = HasPresent(first, k, v);
+  // Where no past is taken, the present is that of first calls.
+  Reading reading = notes.Works(Feature::kPast) ? std::move(both) : first;
+  const bool works = HasPresent(reading, k, v);
+  NoteFeature(notes, Feature::kPresent,
+              TrialOf(std::move(reading), works, false,
+                      works ? "past and new keys in order" : "not past and new keys in order"));
+  if (works) NoteFirstCall(notes, Exclusion::kPresentWithoutPast, first, works_first);
+}
+
+void ProbeEmptyPast(Notebook& notes, const Array& k, const Array& v) {
+  TinyCall call = notes.Plain(2, 4);
+  GivePast(call, 0);
+  if (notes.Works(Feature::kPresent)) AskForPresent(notes, call, k, v);
+  const Reading reading = notes.lab.Run(call);
+  const bool works = reading.computed() && HasWeights(reading, call, PlainWeight);
+  NoteFirstCall(notes, Exclusion::kEmptyPast, reading, works);
+}
+
 void ProbePast(Notebook& notes) {
   TinyCall call = notes.Plain(2, 4);
   const Array all_k = call.k, all_v = call.v;
   GivePast(call, 3);
   const Trial alone = Try(notes, call, PlainWeight, PlainWeight);
-  const auto shape = [](const Array& a) {
-    return std::vector<int64_t>(a.shape.begin(), a.shape.end());
-  };
-  call.Ask(ATTEST_ROLE_PRESENT_K, notes.form.dtype, shape(all_k));
-  call.Ask(ATTEST_ROLE_PRESENT_V, notes.form.dtype, shape(all_v));
+  AskForPresent(notes, call, all_k, all_v);
   Trial both = Try(notes, call, PlainWeight, PlainWeight);
   const bool needs_present = alone.uptake != Uptake::kWorks && both.uptake == Uptake::kWorks;
   NoteFeature(notes, Feature::kPast, needs_present ? both : alone);
   if (both.uptake == Uptake::kWorks) NotePastWithoutPresent(notes, alone);
-  const Reading& reading = both.reading;
-  const bool works = reading.computed() &&
-                     SameValues(reading.Output(ATTEST_ROLE_PRESENT_K), all_k) &&
-                     SameValues(reading.Output(ATTEST_ROLE_PRESENT_V), all_v);
-  NoteFeature(notes, Feature::kPresent,
-              TrialOf(std::move(both.reading), works, false,
-                      works ? "past and new keys in order" : "not past and new keys in order"));
+  ProbePresent(notes, std::move(both.reading), all_k, all_v);
+  if (notes.Works(Feature::kPast)) ProbeEmptyPast(notes, all_k, all_v);
 }
 
 void ProbePages(Notebook& notes) {

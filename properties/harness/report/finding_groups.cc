@@ -135,16 +135,23 @@ class Pool {
   }
 
  private:
+  static constexpr int64_t kOfLooks = 1, kOfArithmetic = 2, kOfRule = 4, kOfAll = 12;
+
   // How loud a finding speaks for the kind that is its best: wider arithmetic half as loud as a rule that gives the rows,
   // what they look like half as loud as that. A kind that needs a feature which every finding has is most likely behind
-  // them all.
+  // them all; one that needs another than the findings share is behind none, and fits some by chance.
   int64_t VoteFor(const std::string& kind) {
     constexpr size_t kEnough = 4;
-    const auto [vote, is_new] = votes_.try_emplace(kind, IsSymptom(kind) ? 1
-                                                         : IsLoose(kind) ? 2
-                                                                         : 4);
+    const auto [vote, is_new] = votes_.try_emplace(kind, IsSymptom(kind) ? kOfLooks
+                                                         : IsLoose(kind) ? kOfArithmetic
+                                                                         : kOfRule);
     const bool may_be_shared = all_.size() >= kEnough && NeedsFeature(kind) && !IsVague(kind);
-    if (is_new && may_be_shared && calls_.AreAllOfTheFeature(kind, all_)) vote->second *= 3;
+    if (!is_new || !may_be_shared) return vote->second;
+    if (calls_.AreAllOfTheFeature(kind, all_)) {
+      vote->second = kOfAll;
+    } else if (ShareAFeature(all_)) {
+      vote->second = kOfLooks;
+    }
     return vote->second;
   }
 
@@ -163,7 +170,26 @@ class Pool {
       std::string kind = KindOf(VerdictOf(reported));
       if (votes.at(kind) > votes.at(loudest)) loudest = std::move(kind);
     }
-    return loudest;
+    return loudest.empty() ? loudest : WiderThan(loudest);
+  }
+
+  // The kind that fits all that `kind` fits, and names the cause of more beside: in small cases many rules come to the
+  // same, and the one that the others show is the right one of all that. The kind itself where there is none.
+  std::string WiderThan(std::string kind) {
+    if (IsLoose(kind)) return kind;
+    for (const ReportedFinding* reported : rest_) {
+      const std::string other = KindOf(VerdictOf(reported));
+      const bool is_new = !other.empty() && !IsVague(other) && !Fits(reported, kind);
+      if (is_new && VoteFor(other) >= kOfRule && FitsWhatever(kind, other)) kind = other;
+    }
+    return kind;
+  }
+
+  // Whether all findings that fit `kind` fit the other one.
+  bool FitsWhatever(const std::string& kind, const std::string& other) const {
+    return std::ranges::all_of(rest_, [&](const ReportedFinding* reported) {
+      return !Fits(reported, kind) || Fits(reported, other);
+    });
   }
 
   void GroupByKind() {

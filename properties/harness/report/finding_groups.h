@@ -30,8 +30,9 @@ struct FindingGroup {
 // A kernel's findings in groups, the most telling first; waived ones apart from those that count. Faults of other kinds
 // than wrong values (crashes, refusals, unwritten outputs) go by cause and output. They point into `kernel`. Wrong values
 // are pooled:
-//   1. The cause that most of them name as their best takes all that fit it, then so on with the rest; what reruns have
-//      shown (call-before, rerun-differs) comes before every guess.
+//   1. The cause that most of them name as their best, or another that gives all that it gives and more, takes all that
+//      fit it, then so on with the rest; what reruns have shown (call-before, rerun-differs) comes before every guess. A
+//      cause of a feature that not all have, where they share another, is heard last.
 //   2. What names no cause, or a weak one beside a stronger, goes to the first strong group whose fault may show in its
 //      calls (MayShowIn), as `unexplained`.
 //   3. What is left can be of no such fault, and stands by itself: a weaker fault beside a stronger one is seen.

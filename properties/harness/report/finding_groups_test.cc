@@ -69,6 +69,33 @@ TEST(GroupsOf, WhatAllCasesOfAGroupHaveIsSaid) {
   EXPECT_EQ(RestOf(GroupsOf(kernel)[0]).size(), 1u);
 }
 
+// Shrinking has left sinks in every case: what is a fault of windows, which not all have, fits some of them by chance.
+TEST(GroupsOf, ACauseOfAnotherFeatureThanAllShareDoesNotLead) {
+  KernelReport kernel = KernelWith("k", {});
+  kernel.findings = {Plain("a.b", "window-left-end"), Plain("a.c", "window-left-end"), Plain("a.d"),
+                     Fitting("a.e", "scale", {"window-left-end"})};
+  for (size_t n = 0; n < kernel.findings.size(); ++n) {
+    if (n < 2) kernel.findings[n].finding.smallest.problem.window.left = 1;
+  }
+  EXPECT_THAT(KindsOf(kernel),
+              testing::ElementsAre("a.b/value/out/window-left-end", "a.d/value/out/scale"));
+  for (ReportedFinding& reported : kernel.findings) reported.finding.smallest.problem.sinks = {1.0};
+  EXPECT_THAT(KindsOf(kernel),
+              testing::ElementsAre("a.d/value/out/scale", "a.b/value/out/window-left-end"));
+}
+
+// In the smallest cases the two come to the same, and the loudest is not the one that gives the others.
+TEST(GroupsOf, ACauseThatGivesAllThatTheLoudestGivesAndMoreLeads) {
+  KernelReport kernel = KernelWith("k", {});
+  kernel.findings = {Fitting("a.b", "head-0-for-all", {"feature-of-other-head"}),
+                     Fitting("a.c", "head-0-for-all", {"feature-of-other-head"}),
+                     Plain("a.d", "feature-of-other-head")};
+  EXPECT_THAT(KindsOf(kernel), testing::ElementsAre("a.d/value/out/feature-of-other-head"));
+  kernel.findings.push_back(Plain("a.e", "head-0-for-all"));
+  EXPECT_THAT(KindsOf(kernel), testing::ElementsAre("a.b/value/out/head-0-for-all",
+                                                    "a.d/value/out/feature-of-other-head"));
+}
+
 TEST(GroupsOf, WhatFitsMuchByChanceTakesNothingFromARule) {
   KernelReport kernel = KernelWith("k", {});
   kernel.findings = {Plain("a.b", "numerics"), Plain("a.c", "numerics"), Plain("a.d", "numerics"),

@@ -42,7 +42,7 @@ class Browser {
       '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
       '--disable-background-networking', '--disable-component-update', '--disable-sync',
       `--user-data-dir=${join(folder, 'profile')}`, '--remote-debugging-pipe',
-    ], {stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe']});
+    ], {stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true});
     browser.waiting = new Map();
     browser.events = [];
     browser.last = 0;
@@ -132,9 +132,10 @@ class Browser {
     assert.ok(bytes.length > 10000, `${name}: an empty picture`);
   }
 
+  // With all the processes that it started, which write into the profile, too.
   close() {
     const ended = new Promise((done) => this.process.once('exit', done));
-    this.process.kill('SIGKILL');
+    process.kill(-this.process.pid, 'SIGKILL');
     return ended;
   }
 }

@@ -13,6 +13,8 @@ namespace attest {
 // "sinks, packed, dtype = f16": of the calls at fault (Finding::derived, else the smallest case). Empty where they share nothing,
 // or are too few for that to say something.
 std::string SharedFeatures(const std::vector<const ReportedFinding*>& findings);
+// Whether there is a feature among those: more than sizes and types, which many faults need.
+bool ShareAFeature(const std::vector<const ReportedFinding*>& findings);
 
 }  // namespace attest
 

@@ -126,6 +126,8 @@ constexpr Words::Flag kFlags[] = {
     {"lse", [](C c) { return c.problem.want_lse; }},
     {"without_present", [](C c) { return c.storage.without_present; }},
     {"packed", [](C c) { return c.storage.packed; }},
+    {"past_absent", [](C c) { return c.storage.first_call == FirstCall::kPastAbsent; }},
+    {"past_empty", [](C c) { return c.storage.first_call == FirstCall::kPastEmpty; }},
     {"past", [](C c) { return c.storage.past > 0; }},
     {"pages", [](C c) { return c.storage.page_size > 0; }},
     {"ring", [](C c) { return c.storage.ring; }},

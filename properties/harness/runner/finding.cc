@@ -13,6 +13,7 @@
 #include "properties/harness/runner/rapidcheck_driver.h"
 #include "properties/harness/runner/run_case.h"
 #include "properties/harness/runner/run_property.h"
+#include "properties/harness/runner/storage_cause.h"
 #include "properties/harness/runner/strides_cause.h"
 
 namespace attest {
@@ -105,17 +106,20 @@ class FailureProbe {
   // What Recurs has met: a witness a rerun, none where the case did not fail.
   const std::vector<std::optional<Witness>>& reruns() const { return reruns_; }
 
-  // Whether the case, run once more, breaks the claim in some gradient and with another class, or with none; or holds.
-  bool ContradictsGradient(const Case& c, std::string_view cause_class) {
+  // Where the case, run once more, breaks the claim in some gradient and with another class: that class, "" where it
+  // names none, or holds.
+  std::optional<std::string> OtherGradientClass(const Case& c, std::string_view cause_class) {
     const auto is_it = [&](const Signature& signature) {
       return signature.property == signature_.property && IsGradient(signature.output);
     };
     const CaseResult result = RunCase(property_, c, contract_, session_, is_it);
-    if (interrupted() || !result.applied) return false;
-    return IsGood(result.verdict.kind) ||
-           std::ranges::any_of(result.failures, [&](const Failure& failure) {
-             return is_it(failure.signature) && failure.signature.cause_class != cause_class;
-           });
+    if (interrupted() || !result.applied) return std::nullopt;
+    if (IsGood(result.verdict.kind)) return "";
+    const auto other = std::ranges::find_if(result.failures, [&](const Failure& failure) {
+      return is_it(failure.signature) && failure.signature.cause_class != cause_class;
+    });
+    if (other == result.failures.end()) return std::nullopt;
+    return other->signature.cause_class;
   }
 
   // Whether the case, run once more, says something and holds.
@@ -391,14 +395,28 @@ Case Widened(Case c) {
   return c;
 }
 
+// Whether the smallest case fits the class, too, which is then its cause.
+bool TakeOtherCause(std::string_view cause_class, Finding& finding) {
+  std::vector<OtherCause>& others = finding.verdict.other_causes;
+  const auto found = std::ranges::find(others, cause_class, &OtherCause::cause_class);
+  if (found == others.end()) return false;
+  const OtherCause taken =
+      std::exchange(*found, {finding.verdict.cause_class, finding.verdict.likely_cause});
+  const std::vector<OtherCause> rest = others;
+  Blame(taken.cause_class, taken.phrase, finding);
+  finding.verdict.other_causes = rest;
+  return true;
+}
+
 // A rule of the backward pass that gives the smallest case must give the case as it was met, and both with more lanes:
-// with a single one several rules come to the same.
+// with a single one several rules come to the same. Where those say another that gives the smallest, too, it is that.
 void DoubtGradientCause(const Failure& met, FailureProbe& probe, Finding& finding) {
   const Verdict& verdict = finding.verdict;
   if (!IsGradient(verdict.output) || verdict.cause_class.empty() || finding.confirmed == 0) return;
   for (const Case& c : {met.c, Widened(met.c), Widened(finding.smallest)}) {
     if (Validate(c) || !CanExplainGradient(c.problem)) continue;
-    if (probe.ContradictsGradient(c, verdict.cause_class)) return ForgetCause(finding);
+    const auto other = probe.OtherGradientClass(c, verdict.cause_class);
+    if (other && !TakeOtherCause(*other, finding)) return ForgetCause(finding);
   }
 }
 
@@ -431,16 +449,34 @@ void BlameBackward(FailureProbe& probe, Finding& finding) {
         finding);
 }
 
-// What fails with tensors that are not contiguous, and holds with such as are.
-void BlameStrides(const Property& property, const Contract& contract, KernelSession& session,
-                  Finding& finding) {
+// Whether running the case again in another form may tell the cause.
+bool IsLastingAndOfValues(const Finding& finding) {
   const bool is_lasting = finding.confirmed > 0 && finding.confirmed == finding.confirmations;
   const Cause cause = finding.verdict.cause;
   const bool is_of_values = cause == Cause::kValue || cause == Cause::kNan || cause == Cause::kInf;
   const std::string_view known = finding.signature.cause_class;
-  if (!is_lasting || !is_of_values || known == kCallBefore || known == kRerunDiffers) return;
+  return is_lasting && is_of_values && known != kCallBefore && known != kRerunDiffers;
+}
+
+// What fails with tensors that are not contiguous, and holds with such as are.
+void BlameStrides(const Property& property, const Contract& contract, KernelSession& session,
+                  Finding& finding) {
+  if (!IsLastingAndOfValues(finding)) return;
   const auto found = FindStridesCause(property, finding.smallest, contract, session);
   if (found) Blame(found->cause_class, found->why, finding);
+}
+
+// What fails with keys in a cache, and holds with plain ones. A rule that says what is wrong there leads, but
+// for first calls and packed ones, of which no rule knows.
+void BlameStorage(const Property& property, const Contract& contract, KernelSession& session,
+                  Finding& finding) {
+  const std::string_view known = finding.signature.cause_class;
+  const Case& stored = finding.derived ? *finding.derived : finding.smallest;
+  const bool leads = known.empty() || IsSymptom(known) || stored.storage.packed ||
+                     stored.storage.first_call != FirstCall::kNo;
+  if (!IsLastingAndOfValues(finding) || !leads) return;
+  std::string why = FindStorageCause(property, finding, contract, session);
+  if (!why.empty()) Blame(kStorageMisread, std::move(why), finding);
 }
 
 Finding Started(const Failure& failure, const KernelSession& session) {
@@ -495,6 +531,7 @@ Finding MakeFinding(const Property& property, const Failure& failure, const Cont
   if (MayNeedCallsBefore(finding, probe)) FollowReruns(failure, probe, options, finding);
   BlameStrides(property, contract, session, finding);
   finding.derived = DerivedAtFault(property, finding.smallest, contract, finding.verdict);
+  BlameStorage(property, contract, session, finding);
   JudgeRecurrence(property, finding);
   return finding;
 }

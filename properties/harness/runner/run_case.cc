@@ -336,4 +336,20 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   return result;
 }
 
+bool RunHolds(const Property& property, const Case& c, const Contract& contract,
+              KernelSession& session) {
+  const CaseResult result =
+      RunCase(property, c, contract, session, [](const Signature&) { return false; });
+  const VerdictKind kind = result.verdict.kind;
+  return !session.interrupted() && result.applied && result.failures.empty() &&
+         (kind == VerdictKind::kPass || kind == VerdictKind::kMarginal);
+}
+
+bool RunFails(const Property& property, const Case& c, const Contract& contract,
+              KernelSession& session) {
+  const CaseResult result =
+      RunCase(property, c, contract, session, [](const Signature&) { return false; });
+  return !session.interrupted() && !result.failures.empty();
+}
+
 }  // namespace attest

@@ -59,6 +59,12 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
 std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
                       KernelSession& session);
 
+// Whether one run of the case holds, and whether it fails: neither where it was not judged.
+bool RunHolds(const Property& property, const Case& c, const Contract& contract,
+              KernelSession& session);
+bool RunFails(const Property& property, const Case& c, const Contract& contract,
+              KernelSession& session);
+
 }  // namespace attest
 
 #endif  // ATTEST_HARNESS_RUNNER_RUN_CASE_H_

@@ -22,22 +22,6 @@ struct NamedTensor {
 constexpr NamedTensor kTensors[] = {
     {&Layouts::q, "q"}, {&Layouts::k, "k"}, {&Layouts::v, "v"}, {&Layouts::out, "out"}};
 
-bool Holds(const Property& property, const Case& c, const Contract& contract,
-           KernelSession& session) {
-  const CaseResult result =
-      RunCase(property, c, contract, session, [](const Signature&) { return false; });
-  const VerdictKind kind = result.verdict.kind;
-  return !session.interrupted() && result.applied && result.failures.empty() &&
-         (kind == VerdictKind::kPass || kind == VerdictKind::kMarginal);
-}
-
-bool Fails(const Property& property, const Case& c, const Contract& contract,
-           KernelSession& session) {
-  const CaseResult result =
-      RunCase(property, c, contract, session, [](const Signature&) { return false; });
-  return !session.interrupted() && !result.failures.empty();
-}
-
 Case Contiguous(Case c, const Contract& contract) {
   const Layout plain = OfferedLayouts(contract).front();
   c.layouts = {plain, plain, plain, plain};
@@ -62,7 +46,7 @@ StridesCause CauseOf(const std::vector<std::string>& tensors, bool is_far) {
 std::optional<StridesCause> CauseOfItsLayouts(const Property& property, const Case& smallest,
                                               const Case& contiguous, const Contract& contract,
                                               KernelSession& session) {
-  if (!Holds(property, contiguous, contract, session)) return std::nullopt;
+  if (!RunHolds(property, contiguous, contract, session)) return std::nullopt;
   std::vector<std::string> tensors;
   bool is_far = true;
   for (const auto& [tensor, name] : kTensors) {
@@ -78,12 +62,12 @@ std::optional<StridesCause> CauseOfItsLayouts(const Property& property, const Ca
 std::optional<StridesCause> CauseOfOneLayout(const Case& contiguous, const Contract& contract,
                                              KernelSession& session) {
   const Property* matches = FindProperty("equivalence.matches_reference");
-  if (matches == nullptr || !Holds(*matches, contiguous, contract, session)) return std::nullopt;
+  if (matches == nullptr || !RunHolds(*matches, contiguous, contract, session)) return std::nullopt;
   for (const auto& [tensor, name] : kTensors) {
     for (const Layout layout : OfferedLayouts(contract)) {
       Case c = contiguous;
       c.layouts.*tensor = layout;
-      if (c.layouts == contiguous.layouts || !Fails(*matches, c, contract, session)) continue;
+      if (c.layouts == contiguous.layouts || !RunFails(*matches, c, contract, session)) continue;
       return CauseOf({fmt::format("{} ({})", name, Name(layout))}, IsFar(layout));
     }
   }

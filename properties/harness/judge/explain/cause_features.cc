@@ -35,6 +35,9 @@ bool HasLengths(const Case& c) {
 bool HasQueryLengths(const Case& c) {
   return c.problem.query_lengths.has_value();
 }
+bool HasSomeLengths(const Case& c) {
+  return HasLengths(c) || HasQueryLengths(c);
+}
 bool HasMask(const Case& c) {
   return c.problem.mask.has_value();
 }
@@ -61,6 +64,12 @@ bool HasQueries(const Case& c) {
 }
 bool HasPast(const Case& c) {
   return c.storage.past > 0;
+}
+bool HasStorage(const Case& c) {
+  return c.storage != Storage{};
+}
+bool HasPresent(const Case& c) {
+  return c.storage.past > 0 || c.storage.first_call != FirstCall::kNo;
 }
 bool HasRing(const Case& c) {
   return c.storage.ring;
@@ -90,6 +99,9 @@ bool HasDropout(const Case& c) {
 bool HasScores(const Case& c) {
   return c.problem.want_scores.has_value();
 }
+bool HasFp8(const Case& c) {
+  return c.problem.fp8.has_value();
+}
 bool HasGradients(const Case& c) {
   return c.problem.want_gradients;
 }
@@ -117,7 +129,7 @@ constexpr CauseFeature kFeatures[] = {
     {"window-right-end", HasWindow},
     {"lengths-ignored", HasLengths},
     {"lengths-off-by-one", HasLengths},
-    {"lengths-mistaken", HasQueryLengths},
+    {"lengths-mistaken", HasSomeLengths},
     {"padded-query-rows", HasQueryLengths},
     {"mask-ignored", HasMask},
     {"mask-inverted", HasMask},
@@ -135,8 +147,14 @@ constexpr CauseFeature kFeatures[] = {
     {"head-0-for-all", HasHeads},
     {"kv-head-mapping", HasHeads},
     {"query-0-for-all", HasQueries},
+    {"feature-of-other-head", HasHeads},
+    {"feature-of-other-item", HasItems},
+    {"feature-of-other-query", HasQueries},
+    {"fp8-scale-misread", HasFp8},
     {kNarrowOffset, HasFarStrides},
     {kStridesMisread, HasStrides},
+    {kStorageMisread, HasStorage},
+    {kPresentMisplaced, HasPresent},
     {"past-ignored", HasPast},
     {"past-misplaced", HasPast},
     {"ring-misread", HasRing},
@@ -144,11 +162,13 @@ constexpr CauseFeature kFeatures[] = {
     {"softcap-ignored", HasSoftcap},
     {"softcap-value", HasSoftcap},
     {"softcap-order", HasSoftcap},
+    {"hidden-before-softcap", HasSoftcap},
     {"alibi-ignored", HasAlibi},
     {"alibi-slopes", HasAlibi},
     {"alibi-anchor", HasAlibi},
     {"sinks-ignored", HasSinks},
     {"sinks-repeated", HasSinks},
+    {"sinks-scaled", HasSinks},
     {"dropout-ignored", HasDropout},
     {"dropout-unscaled", HasDropout},
     {"dropout-scale", HasDropout},

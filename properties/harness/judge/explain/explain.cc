@@ -177,7 +177,12 @@ class Explainer {
     std::vector<Fitting> fitting;
     HypothesisBank bank(scene_, witness_), single_keys(scene_, witness_);
     if (causes_.wants_more()) {
-      fitting = FittingRules(bank, single_keys);
+      fitting = FittingRules(bank);
+      if (GivesAll(fitting)) AddRules(fitting);
+    }
+    if (causes_.wants_more()) causes_.Add(MisreadFaults(m_, some_wrong_, some_right_, wanted_));
+    if (causes_.wants_more() && !GivesAll(fitting)) {
+      AddSingleKeys(single_keys, fitting);
       if (!LeavesMostOver(fitting)) AddRules(fitting);
     }
     if (causes_.wants_more()) causes_.Add(ByNumerics());
@@ -198,6 +203,11 @@ class Explainer {
     }
   }
 
+  // Whether the best rule gives every row that it was tried on.
+  static bool GivesAll(const std::vector<Fitting>& fitting) {
+    return !fitting.empty() && fitting.front().score == Score{};
+  }
+
   // Whether the best rule gives fewer than half of the wrong rows that it was tried on.
   bool LeavesMostOver(const std::vector<Fitting>& fitting) const {
     return !fitting.empty() && 2 * fitting.front().score.unexplained > some_wrong_.size();
@@ -214,22 +224,23 @@ class Explainer {
     some_right_ = Spread(inside, most);
   }
 
-  // The faulty rules that fit, best first; the hypotheses lie in the banks.
-  std::vector<Fitting> FittingRules(HypothesisBank& bank, HypothesisBank& single_keys) {
+  // The faulty rules that fit, best first; the hypotheses lie in the bank.
+  std::vector<Fitting> FittingRules(HypothesisBank& bank) {
     true_rule_ = scene_.TrueRule(witness_);
     AddVisibilityFaults(bank);
     AddSourceFaults(bank);
     AddSoftmaxFaults(bank);
     AddTileFaults(bank);
-    std::vector<Fitting> fitting = FittingOf(bank);
-    // One key is a cause of its own only where nothing says more.
-    if (fitting.empty() || fitting.front().score.unexplained > 0) {
-      AddSingleKeyFaults(single_keys);
-      const std::vector<Fitting> more = FittingOf(single_keys);
-      fitting.insert(fitting.end(), more.begin(), more.end());
-    }
+    return FittingOf(bank);
+  }
+
+  // One key is a cause of its own only where nothing says more.
+  void AddSingleKeys(HypothesisBank& single_keys, std::vector<Fitting>& fitting) {
+    if (!fitting.empty() && fitting.front().score.unexplained == 0) return;
+    AddSingleKeyFaults(single_keys);
+    const std::vector<Fitting> more = FittingOf(single_keys);
+    fitting.insert(fitting.end(), more.begin(), more.end());
     SortByScore(fitting);
-    return fitting;
   }
 
   // Equals stay in the order of the bank. (std::stable_sort is deprecated inside, says clang of g++'s.)

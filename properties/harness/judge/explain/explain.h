@@ -36,6 +36,10 @@ inline constexpr std::string_view kNarrowOffset = "narrow-offset";
 inline constexpr std::string_view kNumerics = "numerics";
 // A class that running the case with contiguous tensors tells.
 inline constexpr std::string_view kStridesMisread = "strides-misread";
+// One that running it with plain keys and values tells.
+inline constexpr std::string_view kStorageMisread = "storage-misread";
+// One of the present outputs, which no row of attention explains.
+inline constexpr std::string_view kPresentMisplaced = "present-misplaced";
 // Of a class's id; false for what is none.
 bool IsSymptom(std::string_view cause_class);
 

@@ -111,6 +111,12 @@ std::vector<FaultyKernel> VisibilityFaults() {
       {"lengths-mistaken", QueryPadded, Solves([](Problem& p) {
          p.key_lengths = {5, 6};
        })},
+      {"lengths-mistaken",
+       [](Problem& p) {
+         p.key_lengths = {3, 5};
+       },
+       Solves(
+           Hiding([](const Row& row, int64_t) { return row.query >= (row.batch == 0 ? 3 : 5); }))},
       {"prefix-off-by-one", Prefixed, Solves([](Problem& p) {
          p.prefix_lengths = {1, 5};
        })},

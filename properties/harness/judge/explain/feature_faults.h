@@ -15,6 +15,11 @@ namespace attest {
 std::vector<Explanation> FeatureFaults(const Mismatch& mismatch, const std::vector<Row>& wrong,
                                        const std::vector<Row>& right, CausesWanted wanted);
 
+// The same of inputs that are misread, and of features of another head, item or query: where rules of rows explain
+// nothing, for a rule that fits says more.
+std::vector<Explanation> MisreadFaults(const Mismatch& mismatch, const std::vector<Row>& wrong,
+                                       const std::vector<Row>& right, CausesWanted wanted);
+
 // The same of the scores output alone, where it is wrong beside rows that are right.
 std::vector<Explanation> ScoresFaults(const Mismatch& mismatch, const std::vector<Row>& wrong,
                                       const std::vector<Row>& right, CausesWanted wanted);

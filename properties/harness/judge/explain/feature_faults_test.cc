@@ -99,6 +99,12 @@ std::vector<FaultyKernel> FeatureFaults() {
          }
          return RoundedOutcome(p, inputs);
        }},
+      {"sinks-scaled", Sunk, Solves([](Problem& p) {
+         for (double& sink : *p.sinks) sink *= p.EffectiveScale();
+       })},
+      {"sinks-scaled", Sunk, Solves([](Problem& p) {
+         for (double& sink : *p.sinks) sink *= std::log(2.0);
+       })},
       {"sinks-repeated", Sunk, Solves([](Problem& p) {
          for (double& sink : *p.sinks) sink += std::log(3.0);
        })},

@@ -104,6 +104,8 @@ class HypothesisBank {
 void AddVisibilityFaults(HypothesisBank& bank);
 void AddSourceFaults(HypothesisBank& bank);  // which vectors are read, and how
 void AddSoftmaxFaults(HypothesisBank& bank);
+void AddRescaleFaults(HypothesisBank& bank);  // with it, those of a softmax in parts
+void AddMergeFaults(HypothesisBank& bank);
 void AddTileFaults(HypothesisBank& bank);
 void AddSingleKeyFaults(HypothesisBank& bank);  // about the witness's row alone
 

@@ -1,9 +1,9 @@
-// Faults in the softmax itself: its scale, its running maximum and sums, its division, the merging of
-// splits, its logarithm, and what it makes of rows that see nothing.
+// Faults in the softmax itself: its scale, its division, its logarithm, and what it makes of rows that see nothing.
+// online_faults.cc has those of its parts.
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
+#include <numbers>
 
 #include <fmt/format.h>
 
@@ -16,7 +16,6 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 // 10: scores of smaller sizes are common, and a round one says nothing.
 constexpr double kLeastBound = 10;
-constexpr double kLn2 = 0.6931471805599453;
 
 int64_t RoundUp(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -41,8 +40,11 @@ void AddScales(const Problem& p, HypothesisBank& bank) {
     is(fmt::format("the scale were 1/sqrt(head_dim rounded up to a multiple of {})", tile),
        1 / std::sqrt(static_cast<double>(RoundUp(p.head_dim, tile))));
   }
-  is("exponentials were to base 2 without a factor log2(e)", scale * kLn2);
-  is("the factor log2(e) were there and exponentials to base e", scale / kLn2);
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    is(fmt::format("the scale were rounded to {}", Name(dtype)), RoundTo(dtype, scale));
+  }
+  is("exponentials were to base 2 without a factor log2(e)", scale * std::numbers::ln2);
+  is("the factor log2(e) were there and exponentials to base e", scale / std::numbers::ln2);
   is("the scale had the other sign", -scale);
   if (!p.bias) return;
   bank.AddRule("scale", "the scale multiplied the additive mask too", [](RowRule& rule) {
@@ -108,89 +110,6 @@ void AddFittedScale(HypothesisBank& bank) {
                [scale = *fitted](RowRule& rule) { rule.scale = scale; });
 }
 
-// By how much the running maximum grows at each tile that holds terms, from the tile `first` on, and
-// where among the terms those tiles end.
-struct Growth {
-  std::vector<double> by;
-  std::vector<size_t> ends;
-};
-
-Growth GrowthOf(const RuleContext& context, const RowRule& rule, int64_t tile, int64_t first) {
-  const std::vector<double> scores = ScoresOf(context, rule, rule.terms);
-  Growth growth;
-  double max = -kInf;
-  for (size_t n = 0; n < scores.size();) {
-    const int64_t index = rule.terms[n].key / tile;
-    double next = max;
-    for (; n < scores.size() && rule.terms[n].key / tile == index; ++n) {
-      next = std::max(next, scores[n]);
-    }
-    growth.by.push_back(index >= first && max > -kInf ? next - max : 0);
-    growth.ends.push_back(n);
-    max = next;
-  }
-  return growth;
-}
-
-// What each term's weight is too large by, as a logarithm, where the tiles from `first` on forget to
-// rescale what came before them when the running maximum grows.
-std::vector<double> MissedRescales(const RuleContext& context, const RowRule& rule, int64_t tile,
-                                   int64_t first) {
-  const Growth growth = GrowthOf(context, rule, tile, first);
-  std::vector<double> missed(rule.terms.size(), 0.0);
-  double total = 0;
-  for (size_t t = growth.ends.size(); t-- > 0;) {
-    for (size_t n = t == 0 ? 0 : growth.ends[t - 1]; n < growth.ends[t]; ++n) missed[n] = total;
-    total += growth.by[t];
-  }
-  return missed;
-}
-
-// A tile weighed by the maximum from before it, and taken to be relative to the new one.
-void AddStaleMaxima(const Problem& p, HypothesisBank& bank) {
-  const RuleContext* context = &bank.scene().context();
-  for (int64_t tile = 1; tile <= 128 && tile < p.kv_len; tile *= 2) {
-    bank.AddRule(
-        "rescale-missing",
-        fmt::format("a tile were weighed by the maximum from before it (tiles of {})", tile),
-        [tile, context](RowRule& rule) {
-          const Growth growth = GrowthOf(*context, rule, tile, 1);
-          for (size_t t = 0, n = 0; t < growth.ends.size(); ++t) {
-            for (; n < growth.ends[t]; ++n) rule.terms[n].bias += growth.by[t];
-          }
-        });
-  }
-}
-
-void AddRescales(const Problem& p, HypothesisBank& bank) {
-  enum Missing { kBoth, kValues, kSum };
-  const RuleContext* context = &bank.scene().context();
-  const auto add = [&](Missing what, int64_t tile, int64_t first) {
-    constexpr std::string_view kNames[] = {"the sums were", "the sum of values were",
-                                           "the sum of weights were"};
-    bank.AddRule("rescale-missing",
-                 fmt::format("{} not rescaled when the maximum grew{} (tiles of {})", kNames[what],
-                             first > 1 ? fmt::format(" from tile {} on", first) : "", tile),
-                 [what, tile, first, context](RowRule& rule) {
-                   const std::vector<double> missed = MissedRescales(*context, rule, tile, first);
-                   const Terms right = rule.terms;
-                   Terms wrong = right;
-                   for (size_t n = 0; n < wrong.size(); ++n) wrong[n].bias += missed[n];
-                   if (wrong == right) return;
-                   if (what != kSum) rule.terms = wrong;
-                   if (what == kValues) rule.divisor = right;
-                   if (what == kSum) rule.divisor = wrong;
-                 });
-  };
-  for (const Missing what : {kBoth, kValues, kSum}) {
-    for (const int64_t first : {1, 2, 3}) {
-      for (int64_t tile = 1; tile <= 128 && tile * first < p.kv_len; tile *= 2) {
-        add(what, tile, first);
-      }
-    }
-  }
-}
-
 void AddDivisions(const Problem& p, HypothesisBank& bank) {
   const Scene* scene = &bank.scene();
   bank.AddRule("not-normalised", "the sum of values were not divided by the sum of weights",
@@ -223,65 +142,6 @@ void AddDivisions(const Problem& p, HypothesisBank& bank) {
   }
 }
 
-// The lse of each contiguous split of `split` keys, beside every term of it.
-std::vector<double> SplitLses(const RuleContext& context, const RowRule& rule, int64_t split) {
-  const std::vector<double> scores = ScoresOf(context, rule, rule.terms);
-  std::vector<double> lses;
-  for (size_t n = 0; n < scores.size();) {
-    const size_t first = n;
-    const int64_t index = rule.terms[n].key / split;
-    double max = -kInf, sum = 0;
-    for (; n < scores.size() && rule.terms[n].key / split == index; ++n) {
-      max = std::max(max, scores[n]);
-    }
-    for (size_t i = first; i < n; ++i) sum += std::exp(scores[i] - max);
-    lses.resize(n, max + std::log(sum));
-  }
-  return lses;
-}
-
-// What splits merged with wrong weights give as the lse: max lse + ln of the sum of the weights; the same to the base
-// of the weights; or what comes by a path of its own.
-enum class MergedLse { kNatural, kToTheBase, kAny };
-
-// Splits whose results are merged with weights exp(exponent * (lse_i - max lse)), where an exponent
-// of 1 is right.
-void AddMerge(HypothesisBank& bank, int64_t split, std::string_view how, double exponent,
-              MergedLse kind) {
-  const RuleContext* context = &bank.scene().context();
-  bank.AddRule("split-merge", fmt::format("splits of {} keys were {}", split, how),
-               [context, split, exponent, kind](RowRule& rule) {
-                 const std::vector<double> lses = SplitLses(*context, rule, split);
-                 if (lses.empty()) return;
-                 const double max = *std::max_element(lses.begin(), lses.end());
-                 const Terms right = rule.terms;
-                 for (size_t n = 0; n < lses.size(); ++n) {
-                   rule.terms[n].bias += (exponent - 1) * (lses[n] - max);
-                 }
-                 if (rule.terms == right) return;
-                 if (kind == MergedLse::kAny) rule.lse_part = LsePart::kFree;
-                 if (kind != MergedLse::kToTheBase || exponent == 0) return;
-                 rule.lse_factor = 1 / exponent;
-                 rule.lse_offset = (1 - rule.lse_factor) * max;
-               });
-}
-
-void AddMerges(const Problem& p, HypothesisBank& bank) {
-  std::set<int64_t> splits;
-  for (const int64_t parts : {2, 3, 4, 8}) {
-    if (p.kv_len >= parts) splits.insert((p.kv_len + parts - 1) / parts);
-    if (p.kv_len > parts) splits.insert(p.kv_len / parts);
-  }
-  for (int64_t tile = 4; tile <= 128 && tile < p.kv_len; tile *= 2) splits.insert(tile);
-  for (const int64_t split : splits) {
-    for (const MergedLse kind : {MergedLse::kNatural, MergedLse::kToTheBase, MergedLse::kAny}) {
-      AddMerge(bank, split, "merged in base 2", kLn2, kind);
-      AddMerge(bank, split, "merged with log2(e) too much", 1 / kLn2, kind);
-      AddMerge(bank, split, "averaged without weights", 0, kind);
-    }
-  }
-}
-
 void AddLogarithms(HypothesisBank& bank) {
   const auto add = [&](std::string_view id, std::string phrase, double factor, LsePart part) {
     bank.AddRule(id, std::move(phrase), [factor, part](RowRule& rule) {
@@ -289,8 +149,8 @@ void AddLogarithms(HypothesisBank& bank) {
       rule.lse_part = part;
     });
   };
-  add("lse-base", "the lse were to base 2", 1 / kLn2, LsePart::kWhole);
-  add("lse-base", "a natural lse were taken for one to base 2", kLn2, LsePart::kWhole);
+  add("lse-base", "the lse were to base 2", 1 / std::numbers::ln2, LsePart::kWhole);
+  add("lse-base", "a natural lse were taken for one to base 2", std::numbers::ln2, LsePart::kWhole);
   add("lse-part", "the lse left out the maximum", 1, LsePart::kSum);
   add("lse-part", "the lse were the maximum alone", 1, LsePart::kMax);
   add("lse-part", "the lse had the other sign", -1, LsePart::kWhole);
@@ -385,14 +245,13 @@ void AddSoftmaxFaults(HypothesisBank& bank) {
   AddLogarithms(bank);
   AddClampedScores(bank);
   AddScales(p, bank);
-  AddRescales(p, bank);
-  AddStaleMaxima(p, bank);
+  AddRescaleFaults(bank);
   AddDivisions(p, bank);
   bank.AddRule("scores-ignored", "every visible key weighed the same", [](RowRule& rule) {
     rule.scale = 0;
     for (Term& term : rule.terms) term.bias = 0;
   });
-  AddMerges(p, bank);
+  AddMergeFaults(bank);
   AddFactor(bank);
   AddFittedScale(bank);
 }

@@ -318,6 +318,11 @@ void AddLengths(const Problem& p, HypothesisBank& bank) {
                  });
   }
   if (!p.key_lengths) return;
+  bank.AddCase("lengths-mistaken", "rows at or beyond the key length saw no key",
+               [](const Scene&, const Row& row, RowCase& c) {
+                 int64_t& length = c.problem.key_lengths->front();
+                 if (row.query >= length) length = 0;
+               });
   const int64_t first_length = p.key_lengths->empty() ? 0 : p.key_lengths->front();
   AddOf(bank, "batch-0-for-all", "the key length of batch item 0 were used for all",
         [first_length](Problem& row) { row.key_lengths = {first_length}; });
@@ -334,6 +339,30 @@ void AddLengths(const Problem& p, HypothesisBank& bank) {
             length = (length + tile - 1) / tile * tile;
           });
   }
+}
+
+// Keys hidden by a stand-in for -inf that the softcap then takes for a score: the least that it leaves. What the
+// additive mask hides is hidden behind a softcap that comes before it.
+void AddHiddenBeforeSoftcap(const Problem& p, HypothesisBank& bank) {
+  if (p.softcap == 0) return;
+  const bool is_last =
+      bank.scene().context().contract.semantics.softcap_order == SoftcapOrder::kAfterBias;
+  // tanh(-20) is -1.
+  const double least = is_last ? -20 * p.softcap : -p.softcap;
+  bank.Add("hidden-before-softcap", "keys were hidden before the softcap, which made a score of it",
+           [scene = &bank.scene(), least, is_last](const Row& row) {
+             const RowCase c = scene->CaseOf(row);
+             RowRule rule = scene->RuleOf(c);
+             for (int64_t j = 0; j < scene->problem().kv_len; ++j) {
+               const unsigned why = WhyHidden(scene->problem(), row, j);
+               if (why == kHiddenByNothing || (why & kHiddenByBias) != 0) continue;
+               Term term = scene->TermOf(c, j);
+               term.k.key = -1;
+               term.bias = least + (is_last ? 0 : term.bias);
+               rule.terms.push_back(term);
+             }
+             return rule;
+           });
 }
 
 }  // namespace
@@ -358,6 +387,7 @@ void AddVisibilityFaults(HypothesisBank& bank) {
   AddLengths(p, bank);
   AddTriangles(p, bank);
   AddDiagonalTiles(p, bank);
+  AddHiddenBeforeSoftcap(p, bank);
 }
 
 }  // namespace attest

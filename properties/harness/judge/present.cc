@@ -1,0 +1,118 @@
+#include "properties/harness/judge/present.h"
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/explain.h"
+
+namespace attest {
+namespace {
+
+using Index = std::array<int64_t, 4>;  // batch, kv head, key, lane
+
+// One of the two outputs, with what is due there.
+struct Copy {
+  std::string_view name;
+  const Array& due;
+  const Array& other;  // what is due in the other one
+  const Array& got;
+};
+
+Index IndexAt(const Shape4& s, size_t n) {
+  const auto at = static_cast<int64_t>(n);
+  return {at / (s[3] * s[2] * s[1]), at / (s[3] * s[2]) % s[1], at / s[3] % s[2], at % s[3]};
+}
+
+// Another order of the right values: what stands at an index of the present is from there.
+struct Order {
+  std::string_view phrase;
+  std::function<Index(const Index&)> source;
+  bool of_other = false;  // keys for values, values for keys
+};
+
+std::vector<Order> Orders(const Shape4& s, int64_t past) {
+  const int64_t heads = s[1], keys = s[2];
+  const auto flat = [=](const Index& i) { return i[1] * keys + i[2]; };
+  std::vector<Order> orders = {
+      {"the present is written as [kv_len, kv_heads], not [kv_heads, kv_len]",
+       [=](const Index& i) {
+         return Index{i[0], flat(i) % heads, flat(i) / heads, i[3]};
+       }},
+      {"every kv head's present is that of head 0",
+       [](const Index& i) {
+         return Index{i[0], 0, i[2], i[3]};
+       }},
+      {"every batch item's present is that of item 0",
+       [](const Index& i) {
+         return Index{0, i[1], i[2], i[3]};
+       }},
+      {"the presents of keys and of values are swapped", [](const Index& i) { return i; }, true}};
+  if (past > 0 && past < keys) {
+    orders.push_back({"the new keys stand before those of the past", [=](const Index& i) {
+                        return Index{i[0], i[1], (i[2] + past) % keys, i[3]};
+                      }});
+  }
+  return orders;
+}
+
+bool Fits(const Order& order, const Copy& copy) {
+  const Array& from = order.of_other ? copy.other : copy.due;
+  if (from.shape != copy.got.shape) return false;
+  for (size_t n = 0; n < copy.got.values.size(); ++n) {
+    const Index i = order.source(IndexAt(copy.got.shape, n));
+    if (!SameBits(copy.got.values[n], from.At(i[0], i[1], i[2], i[3]))) return false;
+  }
+  return true;
+}
+
+void Explain(const Copy& copy, const Storage& storage, Verdict& verdict) {
+  for (const Order& order : Orders(copy.due.shape, storage.past)) {
+    if (!Fits(order, copy)) continue;
+    verdict.cause_class = kPresentMisplaced;
+    verdict.likely_cause = order.phrase;
+    verdict.sentence += fmt::format("; {}", order.phrase);
+    return;
+  }
+}
+
+std::optional<Verdict> JudgeCopy(const Copy& copy, const Storage& storage) {
+  for (size_t n = 0; n < copy.got.values.size(); ++n) {
+    const double due = copy.due.values[n], got = copy.got.values[n];
+    if (SameBits(got, due)) continue;
+    const Index i = IndexAt(copy.due.shape, n);
+    Verdict v;
+    v.kind = VerdictKind::kFail;
+    v.cause = CauseOf(got, due);
+    v.output = copy.name;
+    v.witness = Witness{i, due, got, 0};
+    v.sentence = fmt::format(
+        "{}[batch {}, kv head {}, key {}, lane {}] is {:.9g} where {:.9g} went in: the present is "
+        "not {}",
+        copy.name, i[0], i[1], i[2], i[3], got, due,
+        storage.past > 0 ? "past and new together" : "the keys and values of a first call");
+    Explain(copy, storage, v);
+    return v;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Verdict JudgePresent(const Case& c, const Inputs& inputs, const Outcome& outcome) {
+  const Copy copies[] = {{"present_k", inputs.k, inputs.v, outcome.present_k},
+                         {"present_v", inputs.v, inputs.k, outcome.present_v}};
+  for (const Copy& copy : copies) {
+    if (auto failed = JudgeCopy(copy, c.storage)) return *std::move(failed);
+  }
+  Verdict passed;
+  passed.rows = c.problem.batch * c.problem.kv_heads * c.problem.kv_len;
+  return passed;
+}
+
+}  // namespace attest
