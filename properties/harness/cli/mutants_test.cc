@@ -66,9 +66,13 @@ int64_t LongestNeeded(Mutation mutation) {
   return needs_more_tiles ? 9 : 5;
 }
 
-// How many queries: a whole tile of 64 where the fault lies in the path for them, or a second tile of 4.
+// How many queries: a whole tile of 64 where the fault lies in the path for them, a second tile of 4, or packed items of
+// several rows.
 int64_t MostQueriesNeeded(Mutation mutation) {
-  if (mutation == Mutation::kMaskTileMisplaced || mutation == Mutation::kHiddenTileGuard) return 5;
+  if (mutation == Mutation::kMaskTileMisplaced || mutation == Mutation::kHiddenTileGuard ||
+      mutation == Mutation::kPackedDoutOfItem0) {
+    return 5;
+  }
   return mutation == Mutation::kSoftcapTailAttended ? 64 : 3;
 }
 

@@ -66,6 +66,8 @@ class Arena {
 
   // Frees every slot for the next calls.
   void Free() { pool_.Free(); }
+  // Gives all slots up. For a worker to come, which maps them all: let there be those alone that its calls need.
+  void Clear() { pool_.Clear(); }
 
   // Lays a call out in slots that are free: copies the inputs, fills outputs with `fill` and slack with the
   // call's poison (around inputs) or `fill` (around outputs). nullopt where too few are free. Fit must have

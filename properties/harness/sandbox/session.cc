@@ -274,6 +274,7 @@ void KernelSession::Impl::RunJobs(std::span<Job> jobs) {
   };
   std::vector<const Call*> calls;
   for (const Job& job : jobs) calls.push_back(job.call);
+  if (!worker) arena->Clear();
   const auto changed = arena->Fit(calls);
   if (!changed) return give_up(changed.error());
   if (*changed) addresses.clear();
@@ -352,6 +353,7 @@ tl::expected<std::vector<CallResult>, Unable> KernelSession::Impl::RunAllAtOnce(
     std::span<const Call> calls) {
   std::vector<const Call*> fitted;
   for (const Call& call : calls) fitted.push_back(&call);
+  if (!worker) arena->Clear();
   const auto changed = arena->Fit(fitted);
   if (!changed) return tl::unexpected(Unable{changed.error()});
   if (*changed) addresses.clear();
