@@ -97,8 +97,8 @@ tl::expected<CallResult, Unable> InProcessRunner::RunOne(const Call& call) {
   if (*changed) {
     std::vector<MappedSlot> slots;
     for (const Slot& slot : arena_->slots())
-      slots.push_back({slot.offset, slot.bytes, slot.writable, slot.views,
-                       slot.views > 1 ? kFarGapBytes : 0});
+      slots.push_back(
+          {slot.offset, slot.bytes, slot.writable, slot.views, slot.views > 1 ? kFarGapBytes : 0});
     const auto mapped = slots_.Map(arena_->fd(), kGuardBytes, std::move(slots));
     if (!mapped) return tl::unexpected(Unable{mapped.error()});
   }

@@ -67,8 +67,8 @@ class HeadFacts {
   const double sink;           // |sink|, 0 without
   Eigen::VectorXd query_norm;  // as key_norm
   Eigen::VectorXd query_sum;
-  double largest_query = 0;    // of the query sums, so at least every |q_d|
-  double largest_product = 0;  // of the norms; infinite where some input is not finite
+  double largest_query = 0;          // of the query sums, so at least every |q_d|
+  double largest_product = 0;        // of the norms; infinite where some input is not finite
   std::optional<RangeOfHead> range;  // RangeCheck's, made when first asked for
 
   // |q||K|^T of one query. Holds until another query is asked for.

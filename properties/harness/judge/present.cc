@@ -1,5 +1,6 @@
 #include "properties/harness/judge/present.h"
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <optional>
@@ -61,6 +62,12 @@ std::vector<Order> Orders(const Shape4& s, int64_t past) {
   return orders;
 }
 
+// Of a present that holds one number throughout every order says the same.
+bool HasSeveralValues(const Array& array) {
+  return std::ranges::any_of(array.values,
+                             [&](double x) { return !SameBits(x, array.values.front()); });
+}
+
 bool Fits(const Order& order, const Copy& copy) {
   const Array& from = order.of_other ? copy.other : copy.due;
   if (from.shape != copy.got.shape) return false;
@@ -72,6 +79,7 @@ bool Fits(const Order& order, const Copy& copy) {
 }
 
 void Explain(const Copy& copy, const Storage& storage, Verdict& verdict) {
+  if (!HasSeveralValues(copy.got)) return;
   for (const Order& order : Orders(copy.due.shape, storage.past)) {
     if (!Fits(order, copy)) continue;
     verdict.cause_class = kPresentMisplaced;

@@ -72,6 +72,14 @@ TEST_F(PresentTest, OneWrongElementHasNoCause) {
   EXPECT_THAT(Judge().sentence, HasSubstr("not the keys and values of a first call"));
 }
 
+TEST_F(PresentTest, OneNumberThroughoutIsNoOrder) {
+  inputs_.k = Array(inputs_.k.shape);
+  outcome_.present_k = inputs_.k;
+  outcome_.present_v = Array(inputs_.v.shape);
+  EXPECT_EQ(Judge().kind, VerdictKind::kFail);
+  EXPECT_EQ(Judge().cause_class, "");
+}
+
 TEST_F(PresentTest, OtherOrdersAreNamed) {
   const Array& v = inputs_.v;
   Misplace([&](int64_t b, int64_t h, int64_t j) {
