@@ -38,6 +38,7 @@ struct Sum {
   double error = 0;   // of its terms, each times what it is multiplied by
   double size = 0;    // of |term|, its error included
   double scaled = 0;  // of what multiplies a q or k that may be scaled first, and lose by underflow
+  double factors = 0;  // of what multiplies a dS that may be scaled first, and lose by underflow
   double terms = 0;
 };
 
@@ -260,6 +261,8 @@ class GradientBounds {
       Add(dk[d], std::abs(q[d]), dscore, error.score);
       dq[d].scaled += dscore + error.score;
       dk[d].scaled += dscore + error.score;
+      dq[d].factors += std::abs(k[d]);
+      dk[d].factors += std::abs(q[d]);
     }
     const double* dout = LineOf(inputs_.dout, b, h, i);
     Sum* dv = dv_.Line(b, kv_head, j);
@@ -286,7 +289,8 @@ class GradientBounds {
     const double scaled =
         scale * whole + kScaledRoundings * r_.u * (std::abs(due) + scale * whole) +
         std::max(1.0, scale) *
-            ((3 * sum.terms + 8) * r_.tau + (r_.query_lost + r_.tau) * sum.scaled);
+            ((3 * sum.terms + 8) * r_.tau + (r_.query_lost + r_.tau) * sum.scaled) +
+        r_.tau * sum.factors;
     const double high = std::abs(due) + scaled;
     if (2 * sum.size * std::max(1.0, scale) >= r_.range || high >= ending.stored.out_range) {
       return kInf;

@@ -309,6 +309,28 @@ TEST(GradientBoundEdgesTest, OfARowThatSeesNothingIsOpenWherePoisonIsNotPromised
   EXPECT_TRUE(std::isinf(open.dsink.At(0, 0, 0, 0)));
 }
 
+// A kernel may scale dS, which is tiny here, before it multiplies a large q by it.
+TEST(GradientBoundEdgesTest, LeavesRoomForAScaledScoreGradientThatUnderflows) {
+  Problem p;
+  p.kv_len = 2;
+  p.scale = 0.001;
+  p.want_gradients = true;
+  Inputs in{
+      Array(p.QShape(), 1024), Array(p.KShape()), Array(p.VShape()), {}, Array(p.OutShape(), 1)};
+  in.k.values = {40, -42};
+  in.v.values = {0, 1};
+  const Reference reference = ComputeReference(p, in, {});
+  ErrorBound forward(p, in, reference, Strict());
+  const Gradient due = ComputeGradient(p, in, reference, Strict().semantics);
+  const Gradient bound = BoundGradient(p, in, reference, due, forward, Strict());
+  const auto dscore = static_cast<float>(due.dk.At(0, 0, 1, 0) / (0.001 * 1024));
+  const float scaled = dscore * 0.001F;
+  EXPECT_LE(std::abs(static_cast<double>(scaled * 1024) - due.dk.At(0, 0, 1, 0)),
+            bound.dk.At(0, 0, 1, 0));
+  EXPECT_GE(bound.dk.At(0, 0, 1, 0), 0x1p-149 * 1024);
+  EXPECT_LT(bound.dk.At(0, 0, 1, 0), std::abs(due.dk.At(0, 0, 1, 0)));
+}
+
 TEST(GradientBoundEdgesTest, OfASharedBiasIsZeroWhereEveryPairIsHidden) {
   Problem p;
   p.q_heads = p.kv_heads = 2;
