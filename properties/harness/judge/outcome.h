@@ -28,7 +28,7 @@ struct Outcome {
   Array lse;              // [batch, q_heads, q_len, 1]; empty when not asked for or not offered
   Array weights;          // [batch, q_heads, q_len, kv_len]; likewise
   Array scores{};         // [batch, q_heads, q_len, kv_len]; likewise
-  // [batch, kv_heads, kv_len, dim]; empty unless the case has a past and the contract offers them.
+  // [batch, kv_heads, kv_len, dim]; empty unless the call asks for them (AsksForPresent).
   Array present_k{}, present_v{};
   // Shaped as q, k and v; empty unless gradients were asked for.
   Array dq{}, dk{}, dv{};
