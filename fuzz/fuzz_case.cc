@@ -143,8 +143,9 @@ void TestReply(const std::string& line) {
   if (load && !ParseContract(load->contract_json)) return;
   const auto map = ParseMapReply(line, 1, 2);
   if (map) Demand(map->size() == 2, "another number of addresses", line);
-  const auto call = ParseCallReply(line, 1, 0);
+  const auto call = ParseCallReply(line, 1, 0, 3);
   if (!call) Demand(!call.error().empty(), "no error", line);
+  if (call) Demand(call->through < 3, "a reply to a call that was not made", line);
 }
 
 void TestWaivers(const std::string& text) {

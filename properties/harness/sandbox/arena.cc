@@ -141,4 +141,8 @@ void Arena::ClearNote() {
   std::memset(base_, 0, sizeof(CrashNote));
 }
 
+void Arena::ClearComputed() {
+  std::memset(base_ + offsetof(CrashNote, computed), 0, sizeof(CrashNote::computed));
+}
+
 }  // namespace attest

@@ -83,9 +83,11 @@ class Arena {
   // Memory at an offset of the file.
   const std::byte* At(uint64_t offset) const { return base_ + offset; }
 
-  // What the worker noted; ClearNote makes it zero, before a worker starts.
+  // What the worker noted; ClearNote makes it zero, before a worker starts, and ClearComputed the count of
+  // computed calls, before each request.
   CrashNote note() const;
   void ClearNote();
+  void ClearComputed();
 
  private:
   Arena(FileDescriptor file, uint64_t page) : file_(std::move(file)), pool_(page) {}

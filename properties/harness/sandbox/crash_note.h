@@ -1,4 +1,5 @@
-// The page that a dying worker writes and the harness reads: where and how a memory access failed.
+// The page that a worker writes and the harness reads when it dies: how far it had come, and where and how a
+// memory access failed.
 // It lies at offset 0 of the arena file, so it outlives the worker. A worker that cannot catch
 // signals leaves it zero; the harness then knows the signal only. Hostile kernels can scribble on
 // it, so every field is a hint and none is trusted as an index.
@@ -20,8 +21,12 @@ struct CrashNote {
   uint64_t address;        // the address that could not be accessed, in the worker
   uint64_t stack_pointer;  // of the thread that failed; 0 = not known
   uint64_t address_space;  // bytes of address space in use when it failed
+  // So many calls of the request in hand are computed; those among them that are not answered yet returned OK and
+  // leave nothing to say. The harness sets it to 0 before each request.
+  uint32_t computed;
+  uint32_t reserved;
 };
-static_assert(sizeof(CrashNote) == 40, "the layout is part of the worker protocol");
+static_assert(sizeof(CrashNote) == 48, "the layout is part of the worker protocol");
 
 }  // namespace attest
 

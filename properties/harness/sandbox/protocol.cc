@@ -111,6 +111,17 @@ bool TakeStrings(const json& reply, const char* key, std::vector<std::string>* v
   return true;
 }
 
+// The last call that a reply stands for: `through` holds the first.
+bool TakeThrough(const json& reply, size_t calls, size_t* through) {
+  const auto found = reply.find("through");
+  if (found == reply.end()) return true;
+  if (!found->is_number_unsigned()) return false;
+  const auto last = found->get<uint64_t>();
+  const bool is_one_of_them = last >= *through && last < calls;
+  *through = is_one_of_them ? static_cast<size_t>(last) : *through;
+  return is_one_of_them;
+}
+
 bool IsTrue(const json& reply, const char* key) {
   return reply.value(key, json()) == json(true);
 }
@@ -201,10 +212,17 @@ tl::expected<std::vector<uint64_t>, std::string> ParseMapReply(std::string_view 
   return addresses;
 }
 
-tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id,
-                                                    size_t call) {
-  // What nearly every reply is, word for word.
-  if (line == fmt::format("{{\"id\":{},\"call\":{},\"status\":0}}", id, call)) return CallReply{};
+tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id, size_t call,
+                                                    size_t calls) {
+  CallReply result;
+  result.through = call;
+  // What nearly every reply is, word for word: that of one call, or of all that are left.
+  if (line == fmt::format(R"({{"id":{},"call":{},"status":0}})", id, call)) return result;
+  if (line ==
+      fmt::format(R"({{"id":{},"call":{},"through":{},"status":0}})", id, call, calls - 1)) {
+    result.through = calls - 1;
+    return result;
+  }
   const auto reply = ParseReply(line, id);
   if (!reply) return tl::unexpected(reply.error());
   const auto index = reply->find("call");
@@ -212,11 +230,10 @@ tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64
   const auto is_int = [&](auto found) {
     return found != reply->end() && found->is_number_integer();
   };
-  CallReply result;
   if (!is_int(index) || index->get<int64_t>() != static_cast<int64_t>(call) || !is_int(status) ||
       !TakeString(*reply, "message", &result.message) ||
       !TakeString(*reply, "float_environment", &result.float_environment) ||
-      !TakeString(*reply, "thrown", &result.thrown))
+      !TakeString(*reply, "thrown", &result.thrown) || !TakeThrough(*reply, calls, &result.through))
     return tl::unexpected(Nonsense(line));
   result.status = status->get<int>();
   result.out_of_memory = IsTrue(*reply, "out_of_memory");

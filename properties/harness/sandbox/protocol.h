@@ -39,6 +39,7 @@ tl::expected<std::vector<uint64_t>, std::string> ParseMapReply(std::string_view 
                                                                size_t slots);
 
 struct CallReply {
+  size_t through = 0;             // the reply is that of all calls up to this one
   int status = 0;                 // attest_status, not checked
   std::string message;            // the kernel's reason
   std::string float_environment;  // what the kernel changed there, or empty
@@ -47,7 +48,9 @@ struct CallReply {
   int64_t changed_role = 0;       // of a forward output that the backward pass changed
   int64_t left_processes = 0;     // copies of the worker that the kernel left running
 };
-tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id, size_t call);
+// The reply to `call`, or to it and some that follow it, of as many calls as there are.
+tl::expected<CallReply, std::string> ParseCallReply(std::string_view line, int64_t id, size_t call,
+                                                    size_t calls);
 
 }  // namespace attest
 

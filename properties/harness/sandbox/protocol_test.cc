@@ -85,12 +85,23 @@ TEST(Protocol, LoadRequestSurvivesTextThatIsNotUtf8) {
 
 TEST(Protocol, AWellFormedCallReplyIsRead) {
   const auto reply = ParseCallReply(
-      R"({"id":3,"call":1,"status":1,"message":"no","thrown":"x","out_of_memory":true})", 3, 1);
+      R"({"id":3,"call":1,"status":1,"message":"no","thrown":"x","out_of_memory":true})", 3, 1, 4);
   ASSERT_TRUE(reply) << reply.error();
   EXPECT_EQ(reply->status, 1);
   EXPECT_EQ(reply->message, "no");
   EXPECT_EQ(reply->thrown, "x");
   EXPECT_TRUE(reply->out_of_memory);
+  EXPECT_EQ(reply->through, 1u);
+}
+
+TEST(Protocol, AReplyMayStandForCallsThatFollow) {
+  const auto through = [](int last) {
+    const auto line = fmt::format(R"({{"id":3,"call":1,"through":{},"status":0}})", last);
+    const auto reply = ParseCallReply(line, 3, 1, 4);
+    return reply ? static_cast<int>(reply->through) : -1;
+  };
+  for (const int last : {1, 2, 3}) EXPECT_EQ(through(last), last);
+  for (const int last : {-1, 0, 4}) EXPECT_EQ(through(last), -1);
 }
 
 TEST(Protocol, EveryOtherReplyIsNonsense) {
@@ -98,8 +109,10 @@ TEST(Protocol, EveryOtherReplyIsNonsense) {
        {"", "garbage", "[]", "3", "{}", R"({"id":3})", R"({"id":3,"call":1})",
         R"({"id":2,"call":1,"status":0})", R"({"id":3,"call":0,"status":0})",
         R"({"id":3,"call":1,"status":"0"})", R"({"id":3,"call":1,"status":0,"message":1})",
-        R"({"id":"3","call":1,"status":0})", R"({"id":3,"call":1,"status":0)"}) {
-    const auto reply = ParseCallReply(line, 3, 1);
+        R"({"id":"3","call":1,"status":0})", R"({"id":3,"call":1,"status":0)",
+        R"({"id":3,"call":1,"through":"2","status":0})",
+        R"({"id":3,"call":1,"through":2.0,"status":0})"}) {
+    const auto reply = ParseCallReply(line, 3, 1, 4);
     ASSERT_FALSE(reply) << line;
     EXPECT_EQ(reply.error().rfind("the worker answered nonsense: ", 0), 0u) << reply.error();
   }

@@ -58,6 +58,7 @@ struct KernelSession::Impl {
   }
   void RunJobs(std::span<Job> jobs);
   size_t RunBatch(std::span<Job> jobs);
+  bool Settle(const PlacedCall& placed, const CallReply& reply, Job* job);
   void ConfirmWritten(std::span<const Call> calls, std::vector<CallResult>* results);
   tl::expected<std::vector<CallResult>, Unable> RunAllAtOnce(std::span<const Call> calls);
   std::vector<CallResult> JudgeAtOnce(const std::vector<PlacedCall>& placed);
@@ -214,6 +215,16 @@ Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds li
                       placed);
 }
 
+// Judges a call that was computed. False where the worker, which may harm others now, has been ended.
+bool KernelSession::Impl::Settle(const PlacedCall& placed, const CallReply& reply, Job* job) {
+  ++stats.calls;
+  job->result = Judge(*arena, placed, reply);
+  if (!job->result.fault) arena->KeepSlack(placed);
+  if (!MayHarmOthers(job->result)) return true;
+  worker.reset();
+  return false;
+}
+
 // Runs as many jobs as there are slots for in one round trip. Returns how many are settled: all up to
 // and including the first that the worker did not survive, at least one.
 size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
@@ -232,31 +243,32 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
   }
   const int64_t id = next_id++;
   ++stats.round_trips;
+  arena->ClearComputed();
   auto asked = Clock::now();
   // Where sending fails, the first wait finds the worker gone.
   worker->Send(Request(id, placed), Clock::now() + CallDeadline());
-  for (size_t i = 0; i < placed.size(); ++i) {
+  for (size_t i = 0; i < placed.size();) {
     std::string line;
     const milliseconds limit = CallDeadline();
     const auto received = Receive(&line, limit);
-    ++stats.calls;
     if (received != WorkerProcess::Received::kLine) {
+      const auto computed = std::min(size_t{arena->note().computed}, placed.size() - 1);
+      for (; i < computed; ++i)
+        if (!Settle(placed[i], CallReply{}, &jobs[i])) return i + 1;
+      ++stats.calls;
       jobs[i].result = Faulty(Autopsy(received, limit, placed[i]));
       return i + 1;
     }
-    const auto reply = ParseCallReply(line, id, i);
+    const auto reply = ParseCallReply(line, id, i, placed.size());
     if (!reply) {
       worker.reset();
       jobs[i].result = Faulty(ProtocolFault(reply.error()));
       return i + 1;
     }
-    NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - std::exchange(asked, Clock::now())));
-    jobs[i].result = Judge(*arena, placed[i], *reply);
-    if (!jobs[i].result.fault) arena->KeepSlack(placed[i]);
-    if (MayHarmOthers(jobs[i].result)) {
-      worker.reset();
-      return i + 1;
-    }
+    const auto took = Clock::now() - std::exchange(asked, Clock::now());
+    NoteAnswer(std::chrono::ceil<milliseconds>(took));
+    for (; i <= reply->through; ++i)
+      if (!Settle(placed[i], *reply, &jobs[i])) return i + 1;
   }
   // While one call was computed the kernel had no business with the outputs of those before it.
   for (size_t i = 0; i < placed.size(); ++i)
@@ -328,23 +340,25 @@ std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<Place
     return std::vector<CallResult>(placed.size(), Faulty(std::move(fault)));
   };
   ++stats.round_trips;
+  stats.calls += std::ssize(placed);
+  arena->ClearComputed();
   const auto asked = Clock::now();
   worker->Send(Request(id, placed, /*at_once=*/true), Clock::now() + limit);
   std::vector<CallResult> results;
-  for (const PlacedCall& one : placed) {
+  while (results.size() < placed.size()) {
     std::string line;
     const auto received = Receive(&line, limit);
-    ++stats.calls;
     if (received != WorkerProcess::Received::kLine) {
-      PlacedCall all = one;  // the address of a stray access may be any call's
+      PlacedCall all = placed[results.size()];  // the address of a stray access may be any call's
       for (const PlacedCall& other : placed)
         all.tensors.insert(all.tensors.end(), other.tensors.begin(), other.tensors.end());
       return all_with(Autopsy(received, limit, all));
     }
-    const auto reply = ParseCallReply(line, id, results.size());
+    const auto reply = ParseCallReply(line, id, results.size(), placed.size());
     if (!reply) return all_with(ProtocolFault(reply.error()));
     NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - asked));
-    results.push_back(Judge(*arena, one, *reply));
+    for (size_t i = results.size(); i <= reply->through; ++i)
+      results.push_back(Judge(*arena, placed[i], *reply));
   }
   return results;
 }

@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,8 @@ constexpr size_t kMaxLine = 1 << 20;
 // A fork of the kernel may hold the socket open after the worker's death, so that no end of file
 // arrives: a waiting harness looks this often whether the worker lives.
 constexpr milliseconds kLookInterval{50};
+// How long a wait for the worker looks at the control socket alone.
+constexpr timeval kFirstWait{0, 2000};
 // Read from an endless printer before looking at the control socket and the deadline again.
 constexpr int kMaxDrainReads = 8;
 // Source descriptors are moved up here, out of the way of the numbers they get in the worker.
@@ -206,6 +209,7 @@ tl::expected<std::unique_ptr<WorkerProcess>, std::string> WorkerProcess::Start(
                                         std::strerror(errno)));
   for (const FileDescriptor* fd : {&printed.ours, &report.ours})
     ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+  ::setsockopt(control.ours.get(), SOL_SOCKET, SO_RCVTIMEO, &kFirstWait, sizeof kFirstWait);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::vector<std::string> guarded = command;
   guarded.insert(guarded.begin(), GuardProgram().string());
@@ -270,26 +274,28 @@ bool WorkerProcess::TakeLine(std::string* line) {
 }
 
 // False at the end of the stream.
-bool WorkerProcess::ReadControl() {
+bool WorkerProcess::ReadControl(int flags) {
   std::array<char, 16 * 1024> buffer;
-  const ssize_t got = ::recv(control_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const ssize_t got = ::recv(control_.get(), buffer.data(), buffer.size(), flags);
   if (got > 0) received_.append(buffer.data(), static_cast<size_t>(got));
   return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 WorkerProcess::Received WorkerProcess::Receive(std::string* line, Clock::time_point deadline) {
+  // A quick answer costs one system call. What the worker prints meanwhile waits in the pipe.
+  if (received_.empty() && !ReadControl(0)) return Received::kGone;
   while (!TakeLine(line)) {
     if (received_.size() > kMaxLine) return Received::kOversized;
     pollfd wait[] = {{control_.get(), POLLIN, 0}, {printed_.get(), POLLIN, 0}};
     if (::poll(wait, 2, PollTimeout(deadline)) == 0) {
       // Dead, yet a fork holds the socket open: what it said before lies in the socket.
-      if (HasEnded() && (!ReadControl() || received_.find('\n') == std::string::npos))
+      if (HasEnded() && (!ReadControl(MSG_DONTWAIT) || received_.find('\n') == std::string::npos))
         return Received::kGone;
       if (Clock::now() >= deadline) return Received::kTimeout;
       continue;
     }
     if (wait[1].revents != 0) DrainOutput();
-    if (wait[0].revents != 0 && !ReadControl()) return Received::kGone;
+    if (wait[0].revents != 0 && !ReadControl(MSG_DONTWAIT)) return Received::kGone;
     if (wait[0].revents == 0 && Clock::now() >= deadline) return Received::kTimeout;
   }
   return Received::kLine;

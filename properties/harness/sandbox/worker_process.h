@@ -93,7 +93,7 @@ class WorkerProcess {
   bool HasEnded() const;
   int WaitForGuard();
   bool TakeLine(std::string* line);
-  bool ReadControl();
+  bool ReadControl(int flags);
 
   pid_t guard_;
   pid_t worker_ = -1;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -31,6 +32,7 @@
 namespace attest {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 // Sanitizers reserve terabytes of address space, which no limit would allow.
@@ -64,6 +66,10 @@ std::set<std::string> LoadedLibraries() {
       &paths);
   return paths;
 }
+
+// Replies of quick calls are held back to be sent as one: sending costs more than such a call. Not for longer, so
+// that the harness looks at slower calls while the next is computed.
+constexpr std::chrono::microseconds kHold{500};
 
 // What came out of the kernel as an exception, if anything did.
 struct Thrown {
@@ -203,14 +209,20 @@ bool Server::Run(const json& request, std::string_view packed, int64_t id) {
   if (plugin_.table == nullptr) return ReplyError(id, "no kernel is loaded");
   WordReader words(packed);
   const size_t calls = words.Count();
+  first_held_ = 0;
   if (request.value("concurrent", false)) {
     if (!RunAtOnce(words, calls, id)) return false;
   } else {
+    auto hold_until = Clock::now() + kHold;
     for (size_t index = 0; index < calls; ++index) {
       Arguments arguments(words, slots_);
       if (!RunCall(arguments, id, index)) return false;
+      if (Clock::now() < hold_until) continue;
+      if (!ReplyToHeld(id, index + 1)) return false;
+      hold_until = Clock::now() + kHold;
     }
   }
+  if (!ReplyToHeld(id, calls)) return false;
   std::fflush(stdout);
   return true;
 }
@@ -220,7 +232,7 @@ bool Server::RunCall(Arguments& arguments, int64_t id, size_t index) {
   Computed computed = Compute(arguments);
   note_->in_call = 0;
   computed.left_processes = forks_.CountNew();
-  return ReplyToCall(id, index, arguments, computed);
+  return Answer(id, index, arguments, computed);
 }
 
 bool Server::RunAtOnce(WordReader& words, size_t calls, int64_t id) {
@@ -249,7 +261,7 @@ bool Server::RunAtOnce(WordReader& words, size_t calls, int64_t id) {
   note_->in_call = 0;
   if (!computed.empty()) computed.back().left_processes = forks_.CountNew();
   for (size_t i = 0; i < arguments.size(); ++i)
-    if (!ReplyToCall(id, i, *arguments[i], computed[i])) return false;
+    if (!Answer(id, i, *arguments[i], computed[i])) return false;
   return true;
 }
 
@@ -273,14 +285,17 @@ Computed Server::Compute(Arguments& arguments) const {
   return computed;
 }
 
-bool Server::ReplyToCall(int64_t id, size_t index, Arguments& arguments, const Computed& computed) {
+// Replies to a call, unless there is nothing to say but that it went well: that is held back.
+bool Server::Answer(int64_t id, size_t index, Arguments& arguments, const Computed& computed) {
   const int status = computed.status;
+  if (status == ATTEST_OK && !computed.has_thrown && computed.float_environment.empty() &&
+      computed.changed_role == 0 && computed.left_processes == 0) {
+    note_->computed = static_cast<uint32_t>(index + 1);
+    return true;
+  }
+  if (!ReplyToHeld(id, index)) return false;
+  first_held_ = index + 1;
   const std::string message = status == ATTEST_OK ? std::string() : arguments.Message();
-  const bool is_plain = !computed.has_thrown && message.empty() &&
-                        computed.float_environment.empty() && computed.changed_role == 0 &&
-                        computed.left_processes == 0;
-  if (is_plain)
-    return Reply(fmt::format("{{\"id\":{},\"call\":{},\"status\":{}}}", id, index, status));
   json reply = {{"id", id}, {"call", index}, {"status", status}, {"message", message}};
   if (!computed.float_environment.empty()) reply["float_environment"] = computed.float_environment;
   if (computed.has_thrown) reply["thrown"] = computed.thrown;
@@ -288,6 +303,15 @@ bool Server::ReplyToCall(int64_t id, size_t index, Arguments& arguments, const C
   if (computed.changed_role != 0) reply["input_changed"] = computed.changed_role;
   if (computed.left_processes > 0) reply["left_processes"] = computed.left_processes;
   return Reply(Dump(reply));
+}
+
+// One reply to the calls before `end` that have none: they all went well.
+bool Server::ReplyToHeld(int64_t id, size_t end) {
+  const size_t first = std::exchange(first_held_, end);
+  if (first == end) return true;
+  if (first + 1 == end) return Reply(fmt::format(R"({{"id":{},"call":{},"status":0}})", id, first));
+  return Reply(
+      fmt::format(R"({{"id":{},"call":{},"through":{},"status":0}})", id, first, end - 1));
 }
 
 bool Server::ReplyError(int64_t id, std::string_view error) {

@@ -51,7 +51,8 @@ class Server {
   bool RunCall(Arguments& arguments, int64_t id, size_t index);
   bool RunAtOnce(WordReader& words, size_t calls, int64_t id);
   Computed Compute(Arguments& arguments) const;
-  bool ReplyToCall(int64_t id, size_t index, Arguments& arguments, const Computed& computed);
+  bool Answer(int64_t id, size_t index, Arguments& arguments, const Computed& computed);
+  bool ReplyToHeld(int64_t id, size_t end);
   bool Reply(std::string line);
   bool ReplyError(int64_t id, std::string_view error);
 
@@ -63,6 +64,7 @@ class Server {
   Plugin plugin_;
   SlotMap slots_;
   ForkWatch forks_;
+  size_t first_held_ = 0;  // of the run in hand: the first call without a reply
 };
 
 }  // namespace attest
