@@ -28,19 +28,14 @@ bool IsIsolated() {
   return isolate != nullptr && std::string_view(isolate) == "1";
 }
 
-Contract ParsedContract(const std::string& name, const std::string& json) {
-  auto contract = ParseContract(json);
-  if (!contract) GiveUp(fmt::format("{}: malformed contract: {}", name, contract.error()));
-  return std::move(*contract);
-}
-
 FuzzedKernel OpenIsolated(const std::string& name) {
   const auto spec = ResolveKernel(name);
   if (!spec) GiveUp(spec.error());
   auto session = KernelSession::Open(*spec);
   if (!session) GiveUp(session.error());
-  FuzzedKernel kernel{name, ParsedContract(name, (*session)->identity().contract_json),
-                      std::move(*session), nullptr};
+  const auto contract = ContractOf((*session)->identity());
+  if (!contract) GiveUp(fmt::format("{}: malformed contract: {}", name, contract.error()));
+  FuzzedKernel kernel{name, *contract, std::move(*session), nullptr};
   kernel.runner = std::make_unique<SessionRunner>(*kernel.session);
   return kernel;
 }
@@ -48,7 +43,10 @@ FuzzedKernel OpenIsolated(const std::string& name) {
 FuzzedKernel OpenPlugin(const std::string& name, const Plugin& plugin) {
   auto runner = InProcessRunner::Create(plugin);
   if (!runner) GiveUp(runner.error());
-  return {name, ParsedContract(name, plugin.contract), nullptr, std::move(*runner)};
+  auto contract = ParseContract(plugin.contract);
+  if (!contract) GiveUp(fmt::format("{}: malformed contract: {}", name, contract.error()));
+  contract->far_strides = contract->far_strides && SlotMap::CanMapViews();
+  return {name, std::move(*contract), nullptr, std::move(*runner)};
 }
 
 FuzzedKernel OpenLinked(const std::string& name, const attest_kernel_table* table) {

@@ -100,8 +100,8 @@ CaseRecord MutateRecord(std::span<const uint8_t> bytes, uint64_t seed,
 
 CaseRecord CrossRecords(std::span<const uint8_t> a, std::span<const uint8_t> b, uint64_t seed) {
   Draw draw(seed);
-  CaseRecord mixed = AsVersionTwo(CanonicalRecord(a));
-  const CaseRecord other = AsVersionTwo(CanonicalRecord(b));
+  CaseRecord mixed = InSharedPlaces(CanonicalRecord(a));
+  const CaseRecord other = InSharedPlaces(CanonicalRecord(b));
   const bool other_sizes = draw.Percent(50);
   for (const Field& field : kSizes) {
     if (other_sizes) std::copy_n(&other[field.at], field.size, &mixed[field.at]);
@@ -120,7 +120,7 @@ CaseRecord RandomRecord(uint64_t seed) {
   Draw draw(seed);
   CaseRecord record;
   for (uint8_t& byte : record) byte = static_cast<uint8_t>(draw.Bits());
-  record[0] = draw.OneIn(8) ? 5 : draw.Percent(50) ? 2 : 1;
+  record[0] = draw.OneIn(8) ? kNewestRecord : draw.Percent(50) ? 2 : 1;
   return CanonicalWithSmallSeeds(record);
 }
 
@@ -129,8 +129,8 @@ CaseRecord CanonicalRecord(std::span<const uint8_t> bytes) {
   return EncodeCase(DecodeCase(bytes)).value_or(CaseRecord{1});
 }
 
-CaseRecord AsVersionTwo(const CaseRecord& record) {
-  if (record[0] >= 2 && record[0] <= 5) return record;
+CaseRecord InSharedPlaces(const CaseRecord& record) {
+  if (record[0] >= 2 && record[0] <= kNewestRecord) return record;
   CaseRecord moved{};
   std::copy_n(record.begin(), kCommonBytes, moved.begin());
   moved[0] = 2;

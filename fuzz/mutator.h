@@ -35,10 +35,9 @@ CaseRecord RandomRecord(uint64_t seed);
 // The record that encodes what `bytes` decode to.
 CaseRecord CanonicalRecord(std::span<const uint8_t> bytes);
 
-// The same record in version 2's places, which later versions share, as far as they reach: all of it where
-// its masks have at most as many bits as version 2 holds, and it has at most two overrides. For the
-// tests.
-CaseRecord AsVersionTwo(const CaseRecord& record);
+// The same record in the places that all versions but the first share, as far as they reach: all of it where its
+// masks have at most as many bits as version 2 holds, and it has at most two overrides. For the tests.
+CaseRecord InSharedPlaces(const CaseRecord& record);
 
 // One step, drawn from `draw`: a size to a seam +-1, lengths made equal, a row made empty, mask bits
 // flipped, another family, a feature switched, a length copied, a hidden value poisoned, the seed,

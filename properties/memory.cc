@@ -57,7 +57,8 @@ Derived ContiguousAndStrided(const Case& original, const Contract& contract) {
 
 std::string NeedsFarStrides(const Contract& c) {
   if (c.strides == Strides::kDense) return "the contract takes no strides";
-  return c.far_strides ? "" : "the contract takes no far strides";
+  return c.far_strides ? ""
+                       : "the contract takes no far strides, or the kernel's worker maps no views";
 }
 
 // All tensors near, and as the contract's far layouts have them.

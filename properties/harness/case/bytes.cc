@@ -66,8 +66,8 @@ constexpr Version kThree = {3,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTw
                             kLarge, 6,         5};
 constexpr Version kFour = {4,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
                            kLarge, 8,         5};
-constexpr Version kFive = {5,      kTwo.mask, kTwo.bias, kTwo.overrides_at, kTwo.override_slots,
-                           kLarge, 8,         7};
+constexpr Version kFive = {kNewestRecord,       kTwo.mask, kTwo.bias, kTwo.overrides_at,
+                           kTwo.override_slots, kLarge,    8,         7};
 static_assert(kFive.layouts == kLayoutCount, "a new layout needs a new version");
 constexpr const Version* kVersions[] = {&kOne, &kTwo, &kThree, &kFour, &kFive};
 static_assert(kOne.overrides_at + kOne.override_slots * kOverrideBytes == kCaseBytes);

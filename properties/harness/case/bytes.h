@@ -21,6 +21,7 @@ namespace attest {
 
 inline constexpr size_t kCaseBytes = 256;
 using CaseRecord = std::array<uint8_t, kCaseBytes>;
+inline constexpr uint8_t kNewestRecord = 5;  // the newest version
 
 // Any number of bytes; missing ones count as 0, surplus ones are ignored.
 Case DecodeCase(std::span<const uint8_t> bytes);

@@ -38,9 +38,6 @@ class RecipeData {
   double K(const Element& e) const;
   double Bias(const Element& e) const;
 
-  // The hash of a row of elements; ElementHash adds the lane.
-  uint64_t RowHash(DataTensor tensor, int64_t batch, int64_t head, int64_t position) const;
-  static uint64_t ElementHash(uint64_t row_hash, int64_t lane);
   double KeyScore(const Element& e) const;   // the score a chosen family wants of a key
   double RowFactor(const Element& e) const;  // what a row multiplies those scores by
   double Plain(const Element& e) const;      // families that draw q and k alike

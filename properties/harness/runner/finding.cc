@@ -9,6 +9,7 @@
 #include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/judge/gradient_causes.h"
 #include "properties/harness/runner/calls_before.h"
+#include "properties/harness/runner/failure_probe.h"
 #include "properties/harness/runner/numerics_of_both.h"
 #include "properties/harness/runner/rapidcheck_driver.h"
 #include "properties/harness/runner/run_case.h"
@@ -24,161 +25,8 @@ using Clock = std::chrono::steady_clock;
 // Hangs are shrunk hurriedly, and no longer than this: each candidate that hangs costs a deadline and a worker.
 constexpr std::chrono::seconds kHangShrinkTime{5};
 
-// What asking fresh kernels may cost a session: a worker in C++ starts in milliseconds, one in Python in a second.
-constexpr double kMostSecondsRefreshing = 10;
 // Tries on fresh kernels while the calls before a case are sought and made smaller.
 constexpr int64_t kSequenceTries = 200;
-
-bool IsGradient(std::string_view output) {
-  return output == "dq" || output == "dk" || output == "dv" || output == "dbias" ||
-         output == "dsink";
-}
-
-// One failure, followed from case to case. The same failure is one with the same property, cause,
-// output and class; as long as no class is known any will do, for some show on some sizes only, and
-// the first to show is then kept to: a smaller case of another fault explains nothing. Nor does one
-// that is waived where this one is not, or the reverse.
-class FailureProbe {
- public:
-  FailureProbe(const Property& property, const Failure& failure, const Contract& contract,
-               KernelSession& session, const RunOptions& options)
-      : property_(property),
-        contract_(contract),
-        session_(session),
-        options_(options),
-        waived_(IsWaived(failure)),
-        signature_(failure.signature),
-        verdict_(failure.verdict) {}
-
-  // Whether `c` fails in the same way; signature() and verdict() are then of that failure.
-  bool StillFails(const Case& c) {
-    auto failure = Run(c, signature_, /*needs_class=*/true);
-    if (!failure) return false;
-    signature_ = std::move(failure->signature);
-    verdict_ = std::move(failure->verdict);
-    return true;
-  }
-
-  // Likewise for a rerun, whose values, and so whose class, may be others.
-  bool Recurs(const Case& c) {
-    Signature any_class = signature_;
-    any_class.cause_class.clear();
-    auto failure = Run(c, any_class, /*needs_class=*/false);
-    if (!interrupted()) reruns_.push_back(failure ? failure->verdict.witness : std::nullopt);
-    // How long it was waited for says more without hurry.
-    if (failure && signature_.cause == Cause::kHang) verdict_ = std::move(failure->verdict);
-    return failure.has_value();
-  }
-
-  // Back to the failure as it was met.
-  void Follow(const Failure& failure) {
-    signature_ = failure.signature;
-    verdict_ = failure.verdict;
-  }
-
-  // Likewise behind other calls, all of it on a fresh kernel; signature() and verdict() are then of that failure.
-  bool RecursBehind(const std::vector<Case>& before, const Case& c, bool names_cause = false) {
-    session_.Refresh();
-    MakeCalls(before, contract_, session_);
-    Signature any_class = signature_;
-    any_class.cause_class.clear();
-    auto failure = Run(c, any_class, names_cause);
-    if (!failure) return false;
-    signature_ = std::move(failure->signature);
-    verdict_ = std::move(failure->verdict);
-    return true;
-  }
-
-  // Whether the failure, of a claim about several calls or of one, is of a call that is right when it is made alone.
-  // The case has just failed on a fresh kernel.
-  bool NeedsItsOwnCallsBefore(const Case& c) {
-    session_.Refresh();
-    const CaseResult all = RunCase(property_, c, contract_, session_, WantsNoCause);
-    for (const Failure& failure : all.failures) {
-      const Property* named = FindProperty(failure.signature.property);
-      if (failure.before.empty() || named == nullptr || named == &property_) continue;
-      session_.Refresh();
-      return RunCase(*named, failure.c, contract_, session_, WantsNoCause).failures.empty();
-    }
-    return false;
-  }
-
-  // What Recurs has met: a witness a rerun, none where the case did not fail.
-  const std::vector<std::optional<Witness>>& reruns() const { return reruns_; }
-
-  // Where the case, run once more, breaks the claim in some gradient and with another class: that class, "" where it
-  // names none, or holds.
-  std::optional<std::string> OtherGradientClass(const Case& c, std::string_view cause_class) {
-    const auto is_it = [&](const Signature& signature) {
-      return signature.property == signature_.property && IsGradient(signature.output);
-    };
-    const CaseResult result = RunCase(property_, c, contract_, session_, is_it);
-    if (interrupted() || !result.applied) return std::nullopt;
-    if (IsGood(result.verdict.kind)) return "";
-    const auto other = std::ranges::find_if(result.failures, [&](const Failure& failure) {
-      return is_it(failure.signature) && failure.signature.cause_class != cause_class;
-    });
-    if (other == result.failures.end()) return std::nullopt;
-    return other->signature.cause_class;
-  }
-
-  // Whether the case, run once more, says something and holds.
-  bool Holds(const Case& c) {
-    const CaseResult result = RunCase(property_, c, contract_, session_, WantsNoCause);
-    return !interrupted() && result.applied && result.failures.empty() &&
-           IsGood(result.verdict.kind);
-  }
-
-  // All causes that fit the case, beside the one that it has.
-  std::vector<OtherCause> OtherCauses(const Case& c) {
-    CaseResult result = RunCase(property_, c, contract_, session_, {}, /*every_cause=*/true);
-    for (Failure& failure : result.failures) {
-      if (failure.signature == signature_) return std::move(failure.verdict.other_causes);
-    }
-    return {};
-  }
-
-  bool interrupted() const { return session_.interrupted(); }
-  bool CanRefresh() const {
-    return !interrupted() && session_.stats().seconds_refreshing < kMostSecondsRefreshing;
-  }
-  const Signature& signature() const { return signature_; }
-  const Verdict& verdict() const { return verdict_; }
-
- private:
-  static bool WantsNoCause(const Signature&) { return false; }
-  static bool IsGood(VerdictKind kind) {
-    return kind == VerdictKind::kPass || kind == VerdictKind::kMarginal;
-  }
-
-  std::optional<Failure> Run(const Case& c, const Signature& pattern, bool needs_class) {
-    CaseResult result = RunCase(property_, c, contract_, session_, [&](const Signature& signature) {
-      Signature any_class = pattern;
-      any_class.cause_class.clear();
-      return needs_class && Covers(any_class, signature);
-    });
-    if (session_.interrupted()) return std::nullopt;
-    for (Failure& failure : result.failures) {
-      if (!Covers(pattern, failure.signature)) continue;
-      if (needs_class && IsWaived(failure) != waived_) continue;
-      return std::move(failure);
-    }
-    return std::nullopt;
-  }
-
-  bool IsWaived(const Failure& failure) const {
-    return options_.is_waived != nullptr && options_.is_waived(failure);
-  }
-
-  const Property& property_;
-  const Contract& contract_;
-  KernelSession& session_;
-  const RunOptions& options_;
-  const bool waived_;
-  Signature signature_;
-  Verdict verdict_;
-  std::vector<std::optional<Witness>> reruns_;
-};
 
 bool IsOver(const RunOptions& options) {
   return (options.stop != nullptr && options.stop->load()) ||
@@ -412,7 +260,8 @@ bool TakeOtherCause(std::string_view cause_class, Finding& finding) {
 // with a single one several rules come to the same. Where those say another that gives the smallest, too, it is that.
 void DoubtGradientCause(const Failure& met, FailureProbe& probe, Finding& finding) {
   const Verdict& verdict = finding.verdict;
-  if (!IsGradient(verdict.output) || verdict.cause_class.empty() || finding.confirmed == 0) return;
+  if (!IsGradientOutput(verdict.output) || verdict.cause_class.empty() || finding.confirmed == 0)
+    return;
   for (const Case& c : {met.c, Widened(met.c), Widened(finding.smallest)}) {
     if (Validate(c) || !CanExplainGradient(c.problem)) continue;
     const auto other = probe.OtherGradientClass(c, verdict.cause_class);

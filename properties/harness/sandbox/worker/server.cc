@@ -310,8 +310,7 @@ bool Server::ReplyToHeld(int64_t id, size_t end) {
   const size_t first = std::exchange(first_held_, end);
   if (first == end) return true;
   if (first + 1 == end) return Reply(fmt::format(R"({{"id":{},"call":{},"status":0}})", id, first));
-  return Reply(
-      fmt::format(R"({{"id":{},"call":{},"through":{},"status":0}})", id, first, end - 1));
+  return Reply(fmt::format(R"({{"id":{},"call":{},"through":{},"status":0}})", id, first, end - 1));
 }
 
 bool Server::ReplyError(int64_t id, std::string_view error) {
