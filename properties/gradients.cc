@@ -372,6 +372,7 @@ Verdict JudgeSums(const Evidence& evidence) {
         FailGradientAt(evidence, 0, output, at, sum, got, bound,
                        "a kv head's gradient is not the sum over its query heads", "is their sum");
     verdict.rows = rows;
+    AddGradientCause(evidence, 0, verdict);
     return false;
   });
   return verdict;

@@ -117,6 +117,7 @@ Verdict JudgeSharedBias(const Evidence& evidence) {
                                      "a bias that several rows share gathers the gradients of all",
                                      "is the sum over those that share it");
                   verdict.rows = rows;
+                  AddGradientCause(evidence, 0, verdict);
                   return false;
                 });
   return verdict;
@@ -161,6 +162,7 @@ Verdict JudgeShift(const Evidence& evidence) {
             p.sinks ? fmt::format("head {} and its sink", h)
                     : fmt::format("batch {}, head {}, query {}", b, h, i),
             sum, bound);
+        AddGradientCause(evidence, 0, failed);
         return failed;
       }
   return verdict;

@@ -80,22 +80,28 @@ struct WideGradient {
   WideArray dq, dk, dv, dbias, dsink;
 };
 
-void AddPair(const Problem& p, const Inputs& inputs, const Row& row, const GradientPair& pair,
-             WideGradient& sums) {
-  const auto [b, h, i] = row;
-  const int64_t kv_head = h / p.heads_per_kv_head(), j = pair.key;
+// To dk and dv of `kv_head`.
+void AddToKey(const Problem& p, const Inputs& inputs, const Row& row, const GradientPair& pair,
+              int64_t kv_head, WideGradient& sums) {
   const Wide dproduct = pair.dscore * Wide{p.EffectiveScale()};
-  const double *k = LineOf(inputs.k, b, kv_head, j), *q = LineOf(inputs.q, b, h, i);
-  Wide *dq = sums.dq.Line(b, h, i), *dk = sums.dk.Line(b, kv_head, j);
-  for (int64_t d = 0; d < p.head_dim; ++d) {
-    dq[d] += dproduct * k[d];
-    dk[d] += dproduct * q[d];
-  }
-  const double* dout = LineOf(inputs.dout, b, h, i);
-  Wide* dv = sums.dv.Line(b, kv_head, j);
+  const double *q = LineOf(inputs.q, row.batch, row.head, row.query),
+               *dout = LineOf(inputs.dout, row.batch, row.head, row.query);
+  Wide *dk = sums.dk.Line(row.batch, kv_head, pair.key),
+       *dv = sums.dv.Line(row.batch, kv_head, pair.key);
+  for (int64_t d = 0; d < p.head_dim; ++d) dk[d] += dproduct * q[d];
   for (int64_t d = 0; d < p.value_dim; ++d) dv[d] += Wide{pair.weight} * pair.kept * dout[d];
+}
+
+void AddPair(const Problem& p, const Inputs& inputs, const Row& row, const GradientPair& pair,
+             int64_t kv_head, WideGradient& sums) {
+  const auto [b, h, i] = row;
+  const Wide dproduct = pair.dscore * Wide{p.EffectiveScale()};
+  const double* k = LineOf(inputs.k, b, h / p.heads_per_kv_head(), pair.key);
+  Wide* dq = sums.dq.Line(b, h, i);
+  for (int64_t d = 0; d < p.head_dim; ++d) dq[d] += dproduct * k[d];
+  if (kv_head >= 0 && kv_head < p.kv_heads) AddToKey(p, inputs, row, pair, kv_head, sums);
   if (!p.bias) return;
-  const Shape4 at = BiasIndex(p, row, j);
+  const Shape4 at = BiasIndex(p, row, pair.key);
   sums.dbias.At(at[0], at[1], at[2], at[3]) += pair.dbias;
 }
 
@@ -125,6 +131,7 @@ void MeasureGradientRow(const Problem& p, const Inputs& inputs, const Reference&
                         const Semantics& semantics, const Row& row, GradientRow& out) {
   out = {std::move(out.pairs)};
   out.pairs.clear();
+  out.kv_head = row.head / p.heads_per_kv_head();
   if (!GradientRow::TakesPart(p, row)) return;
   thread_local std::vector<int64_t> keys;
   ListVisibleKeys(p, row, keys);
@@ -154,7 +161,8 @@ Gradient ComputeChangedGradient(const Problem& p, const Inputs& inputs, const Re
   ForEachRow(p, [&](const Row& row) {
     MeasureGradientRow(p, inputs, reference, semantics, row, measured);
     if (change) change(row, measured);
-    for (const GradientPair& pair : measured.pairs) AddPair(p, inputs, row, pair, sums);
+    for (const GradientPair& pair : measured.pairs)
+      AddPair(p, inputs, row, pair, measured.kv_head, sums);
     if (p.sinks) sums.dsink.At(0, row.head, 0, 0) += measured.dsink;
   });
   return {sums.dq.Rounded(), sums.dk.Rounded(), sums.dv.Rounded(), sums.dbias.Rounded(),

@@ -42,8 +42,9 @@ struct GradientPair {
 struct GradientRow {
   std::vector<GradientPair> pairs;  // of the visible keys in order; none in a row that has no part
   Wide delta = 0;                   // D = dout . out, which is the sum of P dP
-  double sink_weight = 0;           // P of the sink; 0 without
-  Wide dsink = 0;                   // - P D: the gradient by the sink
+  int64_t kv_head = 0;     // whose dk and dv it adds to; outside of those there are, to none
+  double sink_weight = 0;  // P of the sink; 0 without
+  Wide dsink = 0;          // - P D: the gradient by the sink
 
   // Whether the row has a part in any gradient: it is no padding and sees a key.
   static bool TakesPart(const Problem& p, const Row& row);

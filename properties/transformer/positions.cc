@@ -1,5 +1,6 @@
 // Positions: whether the order of tokens matters, and whether it is distances or places that do.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <vector>
@@ -104,25 +105,46 @@ Verdict OrderMatters(const ModelCase& c, ModelLab& lab) {
 // are, a black box does not say: the line is drawn at |s| = 4 with every pair off by the most, which is |s| = 37 where
 // errors fall off as RoPE's frequencies do (the mean of f is 1 / ln 10000). At position 1000 that is 0.1 per cent of
 // the largest logit, at 131072 it is 12.5 per cent; cases begin early often enough (draw_case.cc) to keep the
-// claim sharp. Angles are taken to be of f32 in coarser models, too: half precision cannot number positions.
+// claim sharp. Where it passes 1 per cent, scores that are larger still are seen by asking again from a place earlier:
+// what that changes is rounding, too (SpreadOf). Angles are taken to be of f32 in coarser models, too: half precision cannot number positions.
 double RoundingOfAngles(int64_t position, DType dtype) {
   constexpr double kScore = 4;
   const double u = std::min(TraitsOf(dtype).unit_roundoff, TraitsOf(DType::kF32).unit_roundoff);
   return 4 * kScore * u * static_cast<double>(position);
 }
 
+// By how much the logits of an item differ between two answers, as a share of the largest.
+double SpreadOf(const ModelAnswer& a, const ModelAnswer& b, size_t item, size_t len) {
+  double difference = 0, largest = 0;
+  for (size_t i = 0; i < len; ++i) {
+    const auto from = a.At(item, i), to = b.At(item, i);
+    for (size_t v = 0; v < from.size(); ++v) {
+      if (!std::isfinite(from[v]) || !std::isfinite(to[v])) continue;
+      difference = std::max(difference, std::abs(from[v] - to[v]));
+      largest = std::max({largest, std::abs(from[v]), std::abs(to[v])});
+    }
+  }
+  return largest > 0 ? difference / largest : 0;
+}
+
 // With rotations and distances the beginning is nowhere.
 Verdict RelativePositionsHaveNoBeginning(const ModelCase& c, ModelLab& lab) {
   if (c.first_position.empty()) return SaysNothing("there is no room to begin later");
-  ModelRequest at_zero = AtOnce(c);
+  constexpr double kCoarse = 0.01, kTimesSpread = 2;
+  ModelRequest at_zero = AtOnce(c), a_place_earlier = AtOnce(c);
   at_zero.first_position.clear();
-  const auto answers = lab.Run(std::vector{at_zero, AtOnce(c)});
+  for (int64_t& first : a_place_earlier.first_position) --first;
+  const auto answers = lab.Run(std::vector{at_zero, AtOnce(c), a_place_earlier});
   if (!answers) return answers.error();
   LogitsComparison comparison(lab.contract(), /*promised=*/false);
   for (size_t b = 0; b < c.tokens.size(); ++b) {
     // Of angles that are nothing but rounding nothing is said: a share of 1 is all there is.
     const int64_t last = c.first_position[b] + std::ssize(c.tokens[b]) - 1;
-    comparison.Allow(std::min(RoundingOfAngles(last, lab.contract().dtype), 1.0));
+    double share = RoundingOfAngles(last, lab.contract().dtype);
+    if (share > kCoarse) {
+      share += kTimesSpread * SpreadOf((*answers)[1], (*answers)[2], b, c.tokens[b].size());
+    }
+    comparison.Allow(std::min(share, 1.0));
     for (size_t i = 0; i < c.tokens[b].size(); ++i) {
       comparison.Row(
           (*answers)[0].At(b, i), (*answers)[1].At(b, i), b, i,

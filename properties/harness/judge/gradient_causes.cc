@@ -1,17 +1,23 @@
 #include "properties/harness/judge/gradient_causes.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "impl/attention/visibility.h"
 #include "impl/reference/gradient_row.h"
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/explain/feature_changes.h"
+#include "properties/harness/judge/gradient_rules.h"
+#include "properties/harness/judge/gradient_symptoms.h"
 #include "properties/harness/judge/gradients.h"
 
 namespace attest {
@@ -24,102 +30,6 @@ constexpr double kMostProducts = 1 << 18, kMostProductsInAll = 1 << 23;
 constexpr double kOtherOrder = 64;
 // Roundings of the element's type that a rule's own value may be off by.
 constexpr double kOwnRoundings = 8;
-
-// A faulty backward pass.
-struct Rule {
-  std::string_view cause_class, phrase;
-  // What it makes of one row.
-  void (*row)(const Problem&, const Row&, GradientRow&) = nullptr;
-  bool keeps_rows = false;  // dq, dbias and dsink are right all the same
-  bool drops_scale = false, drops_key_scale = false;
-};
-
-bool IsLastRow(const Problem& p, const Row& row) {
-  const int64_t rows =
-      p.query_lengths ? (*p.query_lengths)[static_cast<size_t>(row.batch)] : p.q_len;
-  return row.query == rows - 1;
-}
-
-void OmitDelta(const Problem&, const Row&, GradientRow& row) {
-  for (GradientPair& pair : row.pairs) pair.SetScores(pair.weight * pair.dweight);
-  row.dsink = 0;
-}
-
-void OmitDeltaOfLastRow(const Problem& p, const Row& at, GradientRow& row) {
-  if (IsLastRow(p, at)) OmitDelta(p, at, row);
-}
-
-void OmitSlope(const Problem&, const Row&, GradientRow& row) {
-  for (GradientPair& pair : row.pairs) {
-    pair.slope = 1;
-    pair.SetScores(pair.weight * (pair.dweight - row.delta));
-  }
-}
-
-void OmitDropoutScale(const Problem&, const Row&, GradientRow& row) {
-  for (GradientPair& pair : row.pairs) {
-    if (pair.kept == 0) continue;
-    pair.dweight /= pair.kept;
-    pair.kept = 1;
-    pair.SetScores(pair.weight * (pair.dweight - row.delta));
-  }
-}
-
-void DropLastRow(const Problem& p, const Row& at, GradientRow& row) {
-  if (IsLastRow(p, at)) row.pairs.clear();
-}
-
-void DropFirstHeads(const Problem& p, const Row& at, GradientRow& row) {
-  const int64_t ratio = p.heads_per_kv_head();
-  if (at.head % ratio != ratio - 1) row.pairs.clear();
-}
-
-void LeaveOut(GradientRow& row) {
-  for (GradientPair& pair : row.pairs) pair.dbias = 0;
-}
-
-void BiasOfLastHead(const Problem& p, const Row& at, GradientRow& row) {
-  if (p.bias && p.bias->shape[1] == 1 && at.head != p.q_heads - 1) LeaveOut(row);
-}
-
-void BiasOfLastItem(const Problem& p, const Row& at, GradientRow& row) {
-  if (p.bias && p.bias->shape[0] == 1 && at.batch != p.batch - 1) LeaveOut(row);
-}
-
-void BiasOfLastRow(const Problem& p, const Row& at, GradientRow& row) {
-  if (p.bias && p.bias->shape[2] == 1 && at.query != p.q_len - 1) LeaveOut(row);
-}
-
-void ScaleBias(const Problem& p, const Row&, GradientRow& row) {
-  for (GradientPair& pair : row.pairs) pair.dbias *= Wide{p.EffectiveScale()};
-}
-
-void NegateSink(const Problem&, const Row&, GradientRow& row) {
-  row.dsink = -row.dsink;
-}
-
-constexpr Rule kRules[] = {
-    // First the rules that leave more as it is: where q is 0, dk says nothing of the scale.
-    {"gradient-scale", "as if the scale were left out of dq", nullptr, false, true},
-    {"gradient-scale", "as if the scale were left out of dk", nullptr, false, false, true},
-    {"gradient-scale", "as if the scale were left out of dq and dk", nullptr, false, true, true},
-    {"gradient-delta", "as if D = dout . out were left out", OmitDelta},
-    {"gradient-delta", "as if D = dout . out were left out in the last row", OmitDeltaOfLastRow},
-    {"gradient-softcap", "as if the softcap had no slope of its own", OmitSlope},
-    {"dropout-unscaled", "as if the backward pass did not scale what dropout keeps",
-     OmitDropoutScale},
-    {"gradient-row-lost", "as if the last row added nothing to dk and dv", DropLastRow, true},
-    {"gradient-of-one-head", "as if a kv head got the gradient of its last query head alone",
-     DropFirstHeads, true},
-    {"gradient-of-shared-bias",
-     "as if dbias were that of the last of the heads that share the bias", BiasOfLastHead},
-    {"gradient-of-shared-bias",
-     "as if dbias were that of the last of the batch items that share the bias", BiasOfLastItem},
-    {"gradient-of-shared-bias", "as if dbias were that of the last of the rows that share the bias",
-     BiasOfLastRow},
-    {"gradient-bias-scaled", "as if dbias were multiplied by the scale", ScaleBias},
-    {"gradient-sink-sign", "as if dsink had the wrong sign", NegateSink},
-};
 
 // Where a backward pass that takes its problem for another one has its weights from.
 enum class Softmax {
@@ -171,14 +81,17 @@ Gradient GradientOf(const SeenProblem& seen, const Problem& p, const Reference& 
   return gradient;
 }
 
+// What the kernel would give that changes each row's part so.
+Gradient ChangedGradient(const Evidence& evidence, size_t index, const RowChange& change) {
+  return ComputeChangedGradient(evidence.cases[index].problem, evidence.oracle.InputsOf(index),
+                                evidence.oracle.ReferenceOf(index), evidence.contract.semantics,
+                                change);
+}
+
 // What the kernel would give by the rule.
-Gradient GradientOf(const Rule& rule, const Evidence& evidence, size_t index) {
+Gradient GradientOf(const GradientRule& rule, const Evidence& evidence, size_t index) {
   const Problem& p = evidence.cases[index].problem;
-  Gradient gradient =
-      ComputeChangedGradient(p, evidence.oracle.InputsOf(index), evidence.oracle.ReferenceOf(index),
-                             evidence.contract.semantics, [&](const Row& at, GradientRow& row) {
-                               if (rule.row != nullptr) rule.row(p, at, row);
-                             });
+  Gradient gradient = ChangedGradient(evidence, index, rule.row);
   if (rule.keeps_rows) {
     const Gradient& due = evidence.oracle.GradientOf(index);
     gradient.dq = due.dq;
@@ -192,20 +105,70 @@ Gradient GradientOf(const Rule& rule, const Evidence& evidence, size_t index) {
   return gradient;
 }
 
-bool Fits(const Gradient& gradient, const Evidence& evidence, size_t index) {
+// Which of the rule, the truth and zero all elements of an output fit that the bound does not leave open.
+struct OutputFit {
+  bool rule = true, truth = true, zero = true, is_finite = true;
+};
+// By output, in the order of kGradientOutputs.
+using Fit = std::array<OutputFit, kGradientOutputs.size()>;
+
+Fit FitOf(const Gradient& gradient, const Evidence& evidence, size_t index) {
   const Problem& p = evidence.cases[index].problem;
-  const Gradient& bounds = evidence.oracle.GradientBoundOf(index);
+  const Gradient &bounds = evidence.oracle.GradientBoundOf(index),
+                 &truth = evidence.oracle.GradientOf(index);
   const double own = kOwnRoundings * TraitsOf(p.dtype).unit_roundoff;
-  bool fits = true;
+  Fit fit;
   ForEachGradient(evidence, index, [&](const GradientOutput& output, const GradientIndex& i) {
-    if ((gradient.*output.due).empty()) return true;  // a rule without a bias says nothing of dbias
+    OutputFit& one = fit[static_cast<size_t>(&output - kGradientOutputs.data())];
     const auto at = [&](const Array& array) { return array.At(i[0], i[1], i[2], i[3]); };
-    const double due = at(gradient.*output.due), bound = at(bounds.*output.due);
-    fits = WithinBound(at(evidence.outcomes[index].*output.observed), due,
-                       kOtherOrder * bound + own * std::abs(due));
-    return fits;
+    const double observed = at(evidence.outcomes[index].*output.observed);
+    const double bound = kOtherOrder * at(bounds.*output.due);
+    const auto fits = [&](double due) {
+      return WithinBound(observed, due, bound + own * std::abs(due));
+    };
+    one.truth = one.truth && fits(at(truth.*output.due));
+    one.zero = one.zero && (std::isinf(bound) || observed == 0);
+    one.is_finite = one.is_finite && (std::isinf(bound) || std::isfinite(observed));
+    // A rule without a bias says nothing of dbias.
+    const Array& by_rule = gradient.*output.due;
+    one.rule = one.rule && (by_rule.empty() || fits(at(by_rule)));
+    return true;
   });
-  return fits;
+  return fit;
+}
+
+bool FollowsRule(const Fit& fit) {
+  return std::ranges::all_of(fit, &OutputFit::rule);
+}
+
+bool IsTrue(const Fit& fit) {
+  return std::ranges::all_of(fit, &OutputFit::truth);
+}
+
+// The outputs for which `is_it` holds: "dq and dk"; empty where there is none.
+template <typename Predicate>
+std::string OutputsWhere(const Fit& fit, Predicate is_it) {
+  std::vector<std::string_view> names;
+  for (size_t n = 0; n < fit.size(); ++n) {
+    if (is_it(fit[n])) names.push_back(kGradientOutputs[n].name);
+  }
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
+// What there is to add to a rule that some outputs alone follow while the others are right or 0; nullopt where it is not
+// so, or no output follows it. Many rules give NaN: that is too little for a part.
+std::optional<std::string> PartOf(const Fit& fit) {
+  const auto follows = [](const OutputFit& one) { return one.rule && !one.truth; };
+  const auto is_lost = [](const OutputFit& one) { return !one.rule && !one.truth && one.zero; };
+  for (const OutputFit& one : fit) {
+    if (!one.is_finite || (!one.rule && !one.truth && !one.zero)) return std::nullopt;
+  }
+  const std::string some = OutputsWhere(fit, follows), none = OutputsWhere(fit, is_lost);
+  if (some.empty()) return std::nullopt;
+  const bool is_part =
+      std::ranges::any_of(fit, [](const OutputFit& one) { return !one.rule && one.truth; });
+  return (is_part ? fmt::format(", for {} alone", some) : "") +
+         (none.empty() ? "" : fmt::format("; {} is 0 everywhere", none));
 }
 
 double ProductsOf(const Problem& p) {
@@ -226,7 +189,8 @@ FeatureChanges ChangesOf(const Problem& p) {
   return changes;
 }
 
-// The rules that give every element, one a class, best first; those that leave more as it is come first.
+// The rules that give every element, one a class, best first; those that leave more as it is come first. What gives some
+// outputs alone comes behind them, then numbers that fit.
 class GradientCauses {
  public:
   GradientCauses(const Evidence& evidence, size_t index)
@@ -234,18 +198,33 @@ class GradientCauses {
 
   std::vector<OtherCause> Run(CausesWanted wanted) {
     most_ = wanted == CausesWanted::kEvery ? kEveryCause : 1;
-    for (const Rule& rule : kRules) {
+    const auto rules =
+        GradientRules(p_, evidence_.oracle.InputsOf(index_), evidence_.oracle.ReferenceOf(index_));
+    for (const GradientRule& rule : rules) {
       Try(rule.cause_class, rule.phrase, [&] { return GradientOf(rule, evidence_, index_); });
     }
     const FeatureChanges changes = ChangesOf(p_);
     TrySeen(changes, Softmax::kOfForward, "");
     TrySeen(changes, Softmax::kOwn, ", with a softmax of its own");
     TrySeen(changes, Softmax::kOwnAndItsValue, ", with a softmax and an out of its own");
+    for (OtherCause& cause : of_parts_) Add(std::move(cause));
+    for (const FreeGradientRule& rule : FreeGradientRules(p_)) TryFree(rule);
+    Add(FactorOfOutputs());
     return std::move(found_);
   }
 
  private:
   static constexpr size_t kEveryCause = 1000;
+
+  void Add(OtherCause cause) {
+    const bool is_known = std::ranges::any_of(
+        found_, [&](const OtherCause& one) { return one.cause_class == cause.cause_class; });
+    if (!cause.cause_class.empty() && !is_known && found_.size() < most_) {
+      found_.push_back(std::move(cause));
+    }
+  }
+
+  bool IsOver() const { return found_.size() >= most_ || spent_ > kMostProductsInAll; }
 
   void TrySeen(const FeatureChanges& changes, Softmax softmax, std::string_view how) {
     const Reference& truth = evidence_.oracle.ReferenceOf(index_);
@@ -256,14 +235,68 @@ class GradientCauses {
   }
 
   template <typename Make>
-  void Try(std::string_view cause_class, std::string_view phrase, Make make) {
-    const bool is_known = std::ranges::any_of(
-        found_, [&](const OtherCause& one) { return one.cause_class == cause_class; });
-    if (is_known || found_.size() >= most_ || spent_ > kMostProductsInAll) return;
+  void Try(std::string_view cause_class, const std::string& phrase, Make make) {
+    if (IsOver()) return;
     spent_ += ProductsOf(p_);
-    if (!Fits(make(), evidence_, index_)) return;
-    found_.push_back({std::string(cause_class), std::string(phrase)});
+    const Fit fit = FitOf(make(), evidence_, index_);
+    if (FollowsRule(fit)) return Add({std::string(cause_class), phrase});
+    if (const auto part = PartOf(fit)) {
+      of_parts_.push_back({std::string(cause_class), phrase + *part});
+    }
   }
+
+  // The number that fits dq best, and then everything must.
+  void TryFree(const FreeGradientRule& rule) {
+    if (IsOver()) return;
+    spent_ += 2 * ProductsOf(p_);
+    const auto with = [&](double number) {
+      return ChangedGradient(evidence_, index_,
+                             [&](const Row&, GradientRow& row) { rule.row(number, row); });
+    };
+    Gradient at_0 = with(0);
+    const Gradient at_1 = with(1);
+    const double factor = FittingNumber(at_0.dq, at_1.dq, evidence_.outcomes[index_].dq);
+    if (!std::isfinite(factor)) return;
+    const std::string phrase =
+        fmt::format("{} multiplied by {}", rule.phrase, NameFactor(p_, factor));
+    Try(rule.cause_class, phrase, [&] { return with(factor); });
+    for (OtherCause& cause : std::exchange(of_parts_, {})) Add(std::move(cause));
+  }
+
+  // The x for which a + x (b - a) is nearest to what is observed.
+  static double FittingNumber(const Array& a, const Array& b, const Array& observed) {
+    double products = 0, squares = 0;
+    for (size_t n = 0; n < a.values.size(); ++n) {
+      const double step = b.values[n] - a.values[n];
+      products += step * (observed.values[n] - a.values[n]);
+      squares += step * step;
+    }
+    return products / squares;
+  }
+
+  // One output, all of whose elements are off by one factor, while the others are right.
+  OtherCause FactorOfOutputs() const {
+    const Outcome& outcome = evidence_.outcomes[index_];
+    for (const GradientOutput& output : kGradientOutputs) {
+      Gradient scaled = evidence_.oracle.GradientOf(index_);
+      Array& due = scaled.*output.due;
+      if (due.empty() || (outcome.*output.observed).empty()) continue;
+      const Array zeros(due.shape, 0);
+      const double factor = FittingNumber(zeros, due, outcome.*output.observed);
+      if (!std::isfinite(factor) || std::ranges::count_if(due.values, IsNotZero) < 2) continue;
+      for (double& x : due.values) x *= factor;
+      const Fit fit = FitOf(scaled, evidence_, index_);
+      if (!FollowsRule(fit) || IsTrue(fit)) continue;
+      if (factor == 0) {
+        return {"gradient-zero", fmt::format("{} is 0 everywhere", output.name)};
+      }
+      return {"gradient-factor",
+              fmt::format("as if {} were multiplied by {}", output.name, NameFactor(p_, factor))};
+    }
+    return {};
+  }
+
+  static bool IsNotZero(double x) { return x != 0; }
 
   const Evidence& evidence_;
   const size_t index_;
@@ -271,6 +304,7 @@ class GradientCauses {
   size_t most_ = 1;
   double spent_ = 0;
   std::vector<OtherCause> found_;
+  std::vector<OtherCause> of_parts_;
 };
 
 }  // namespace
@@ -282,11 +316,11 @@ bool CanExplainGradient(const Problem& p) {
 Explanation ExplainGradient(const Evidence& evidence, size_t index, CausesWanted wanted) {
   // An error that the wider tolerance takes for none says nothing of rules.
   if (!CanExplainGradient(evidence.cases[index].problem) ||
-      Fits(evidence.oracle.GradientOf(index), evidence, index)) {
+      IsTrue(FitOf(evidence.oracle.GradientOf(index), evidence, index))) {
     return {};
   }
   std::vector<OtherCause> found = GradientCauses(evidence, index).Run(wanted);
-  if (found.empty()) return {};
+  if (found.empty()) return GradientSymptom(evidence, index);
   return {found.front().cause_class, found.front().phrase, {found.begin() + 1, found.end()}};
 }
 

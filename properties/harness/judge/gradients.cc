@@ -118,17 +118,6 @@ void Count(const GradientIndex& index, bool is_open, Verdict& verdict) {
   if (is_open) ++verdict.unconstrained_rows;
 }
 
-void AddCause(const Evidence& evidence, size_t index, Verdict& failed) {
-  if (evidence.wants_cause && !evidence.wants_cause(failed)) return;
-  const auto wanted = evidence.wants_every_cause ? CausesWanted::kEvery : CausesWanted::kBest;
-  Explanation found = ExplainGradient(evidence, index, wanted);
-  if (found.phrase.empty()) return;
-  failed.sentence += "; " + found.phrase;
-  failed.likely_cause = std::move(found.phrase);
-  failed.cause_class = std::move(found.cause_class);
-  failed.other_causes = std::move(found.others);
-}
-
 const GradientOutput& OutputNamed(std::string_view name) {
   for (const GradientOutput& output : kGradientOutputs) {
     if (output.name == name) return output;
@@ -213,6 +202,17 @@ Verdict FailGradientAt(const Evidence& evidence, size_t call, const GradientOutp
   return v;
 }
 
+void AddGradientCause(const Evidence& evidence, size_t index, Verdict& failed) {
+  if (evidence.wants_cause && !evidence.wants_cause(failed)) return;
+  const auto wanted = evidence.wants_every_cause ? CausesWanted::kEvery : CausesWanted::kBest;
+  Explanation found = ExplainGradient(evidence, index, wanted);
+  if (found.phrase.empty()) return;
+  failed.sentence += "; " + found.phrase;
+  failed.likely_cause = std::move(found.phrase);
+  failed.cause_class = std::move(found.cause_class);
+  failed.other_causes = std::move(found.others);
+}
+
 Verdict MatchesGradient(const Evidence& evidence, size_t index, std::string_view why) {
   const Outcome& outcome = evidence.outcomes[index];
   const Gradient& due = evidence.oracle.GradientOf(index);
@@ -231,7 +231,7 @@ Verdict MatchesGradient(const Evidence& evidence, size_t index, std::string_view
                                   w.observed, w.bound, why);
   failed.rows = tally.verdict.rows;
   failed.worst_ratio = tally.verdict.worst_ratio;
-  AddCause(evidence, index, failed);
+  AddGradientCause(evidence, index, failed);
   return failed;
 }
 
@@ -259,6 +259,9 @@ Verdict SameGradient(const Evidence& evidence, size_t a, size_t b, std::string_v
     Verdict failed = FailGradientAt(evidence, b, OutputNamed(tally.output), w.index, w.expected,
                                     w.observed, w.bound, why, "follows from another call");
     failed.rows = tally.verdict.rows;
+    for (const size_t call : {b, a}) {
+      if (failed.likely_cause.empty()) AddGradientCause(evidence, call, failed);
+    }
     return failed;
   }
   if (bits_differ && relation.factor == 1) {
@@ -281,6 +284,7 @@ Verdict IsZeroGradient(const Evidence& evidence, size_t index, std::string_view 
     const int64_t rows = verdict.rows;
     verdict = FailGradientAt(evidence, index, output, at, 0, got, 0, why);
     verdict.rows = rows;
+    AddGradientCause(evidence, index, verdict);
     return false;
   });
   return verdict;

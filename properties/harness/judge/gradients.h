@@ -69,6 +69,10 @@ Verdict FailGradientAt(const Evidence& evidence, size_t call, const GradientOutp
                        const GradientIndex& index, double expected, double observed, double bound,
                        std::string_view why, std::string_view due = "was due");
 
+// Adds the likely cause to a failing verdict on the gradients of case `index`, where they are not the reference's and a
+// cause is wanted.
+void AddGradientCause(const Evidence& evidence, size_t index, Verdict& failed);
+
 // The gradients of case `index` against the reference's, within the worst-case bound. What that leaves
 // open counts as unconstrained; rows and keys are counted alike.
 Verdict MatchesGradient(const Evidence& evidence, size_t index, std::string_view why);

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "impl/reference/gradient_row.h"
+
 namespace attest {
 namespace {
 
@@ -107,6 +109,101 @@ TEST_F(GradientJudgeTest, AFaultInASoftmaxOfTheBackwardPassItselfIsNamed) {
   EXPECT_EQ(verdict.cause_class, "sinks-ignored");
   EXPECT_EQ(verdict.likely_cause,
             "as if in the backward pass the sinks were ignored, with a softmax of its own");
+}
+
+TEST_F(GradientJudgeTest, FaultsOfTheBackwardPassAloneAreNamed) {
+  Case c = GradientCase();
+  c.problem.kv_heads = 2;
+  c.problem.q_heads = 4;
+  c.problem.value_dim = 3;
+  c.problem.dropout = Dropout{0.25, BitPlane{{1, 4, 2, 3}, 4, std::vector<uint8_t>(24, 1)}};
+  const auto class_of = [&](const RowChange& change) {
+    outcomes_.clear();
+    Prepare(c);
+    const Gradient wrong = ComputeChangedGradient(c.problem, oracle_->InputsOf(0),
+                                                  oracle_->ReferenceOf(0), {}, change);
+    outcomes_[0].dq = wrong.dq;
+    outcomes_[0].dk = wrong.dk;
+    outcomes_[0].dv = wrong.dv;
+    return MatchesGradient(evidence(), 0, "why").cause_class;
+  };
+  const auto set_scores = [](GradientRow& row) {
+    for (GradientPair& pair : row.pairs) pair.SetScores(pair.weight * (pair.dweight - row.delta));
+  };
+  EXPECT_EQ(class_of([](const Row& at, GradientRow& row) { row.kv_head = at.head % 2; }),
+            "gradient-kv-head");
+  EXPECT_EQ(class_of([&](const Row&, GradientRow& row) {
+              for (GradientPair& pair : row.pairs) pair.dweight *= 0.25 * 0.75;
+              set_scores(row);
+            }),
+            "dropout-scale");
+  EXPECT_EQ(class_of([&](const Row&, GradientRow& row) {
+              row.delta *= 0.3;
+              set_scores(row);
+            }),
+            "gradient-delta");
+  EXPECT_EQ(class_of([&](const Row& at, GradientRow& row) {
+              const double* dout = LineOf(oracle_->InputsOf(0).dout, at.batch, at.head, at.query);
+              for (GradientPair& pair : row.pairs) {
+                const double* v = LineOf(oracle_->InputsOf(0).v, at.batch, at.head / 2, pair.key);
+                pair.dweight -= pair.kept * Wide{dout[2]} * v[2];
+              }
+              set_scores(row);
+            }),
+            "gradient-lanes");
+  EXPECT_EQ(class_of([](const Row&, GradientRow& row) {
+              for (GradientPair& pair : row.pairs) {
+                pair.weight = 1;
+                pair.SetScores(0);
+              }
+            }),
+            "gradient-split");
+}
+
+TEST_F(GradientJudgeTest, ARuleThatOneOutputAloneFollowsSaysSo) {
+  Prepare(GradientCase());
+  const Gradient wrong =
+      ComputeChangedGradient(cases_[0].problem, oracle_->InputsOf(0), oracle_->ReferenceOf(0), {},
+                             [](const Row&, GradientRow& row) {
+                               for (GradientPair& pair : row.pairs)
+                                 pair.SetScores(pair.weight * pair.dweight);
+                             });
+  outcomes_[0].dk = wrong.dk;
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").likely_cause,
+            "as if D = dout . out were left out, for dk alone");
+}
+
+TEST_F(GradientJudgeTest, AFactorAndZerosAreNamed) {
+  Prepare(GradientCase());
+  for (double& x : outcomes_[0].dv.values) x *= 0.5;
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").likely_cause,
+            "as if dv were multiplied by 0.5 (1 / the query heads of a kv head)");
+  for (double& x : outcomes_[0].dv.values) x = 0;
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").likely_cause, "dv is 0 everywhere");
+}
+
+TEST_F(GradientJudgeTest, WhatWasInMemoryAndRowsThatAreNotFiniteAreNamed) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto lose_row_1 = [&] {
+    for (const int64_t head : {0, 1}) outcomes_[0].dq.At(0, head, 1, 0) = kNan;
+    return MatchesGradient(evidence(), 0, "why").cause_class;
+  };
+  Case c = GradientCase();
+  c.recipe.dout = ValueFamily::kSignedZeros;
+  Prepare(c);
+  outcomes_[0].dk.values[1] = 3;
+  EXPECT_EQ(MatchesGradient(evidence(), 0, "why").cause_class, "gradient-uninitialised");
+  outcomes_.clear();
+  c = GradientCase();
+  c.problem.softcap = 2;
+  c.problem.key_lengths.reset();
+  c.problem.mask = BitPlane{{1, 1, 2, 3}, 4, {1, 1, 1, 0, 0, 0}};
+  Prepare(c);
+  EXPECT_EQ(lose_row_1(), "empty-row");
+  outcomes_.clear();
+  c.problem.mask->bits = {1, 1, 1, 1, 0, 1};
+  Prepare(c);
+  EXPECT_EQ(lose_row_1(), "hidden-before-softcap");
 }
 
 TEST_F(GradientJudgeTest, PaddedRowsOfDqAreNotLookedAt) {

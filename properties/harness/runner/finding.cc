@@ -235,11 +235,13 @@ void FollowReruns(const Failure& met, FailureProbe& probe, const RunOptions& opt
   }
 }
 
-// The case with a few lanes at least.
+// The case with a few lanes at least, and more of those that it has more of.
 Case Widened(Case c) {
   constexpr int64_t kFewLanes = 3;
-  c.problem.head_dim = std::max(c.problem.head_dim, kFewLanes);
-  c.problem.value_dim = std::max(c.problem.value_dim, kFewLanes);
+  Problem& p = c.problem;
+  const int64_t head_dim = p.head_dim;
+  p.head_dim = std::max(p.head_dim, kFewLanes + (head_dim > p.value_dim ? 1 : 0));
+  p.value_dim = std::max(p.value_dim, kFewLanes + (head_dim < p.value_dim ? 1 : 0));
   return c;
 }
 

@@ -100,7 +100,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"hidden-nonfinite", "NaN or infinity in hidden data comes through"},
     // the backward pass
     {"gradient-scale", "the scale is left out of dq or dk"},
-    {"gradient-delta", "dout . out is not taken off the gradient of the weights"},
+    {"gradient-delta", "what is taken off the gradient of the weights is not the row's dout . out"},
     {"gradient-softcap", "the slope of the softcap is taken for 1"},
     {"gradient-row-lost", "a row adds nothing to dk and dv"},
     {"gradient-of-one-head", "dk and dv are those of one query head of several"},
@@ -108,6 +108,12 @@ constexpr CauseClass kCauseClasses[] = {
      "dbias is that of one of the rows, heads or items that share a bias"},
     {"gradient-bias-scaled", "dbias is multiplied by the scale"},
     {"gradient-sink-sign", "dsink has the wrong sign"},
+    {"gradient-kv-head", "query heads add to dk and dv of the wrong kv head"},
+    {"gradient-lanes", "dot products with dout run over some of its lanes alone"},
+    {"gradient-split", "parts of the keys have a softmax of their own in the backward pass"},
+    {"gradient-factor", "a gradient is off by a constant factor"},
+    {"gradient-zero", "a gradient is 0 everywhere"},
+    {"gradient-uninitialised", "a gradient holds what was in its memory before"},
     {kBackwardOverForward, "the backward pass writes over what the forward pass gave"},
     // the rest
     {kCallBefore, "the result depends on a call made before"},

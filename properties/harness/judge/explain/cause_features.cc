@@ -187,6 +187,12 @@ constexpr CauseFeature kFeatures[] = {
     {"gradient-of-shared-bias", HasGradients},
     {"gradient-bias-scaled", HasGradients},
     {"gradient-sink-sign", HasGradients},
+    {"gradient-kv-head", HasGradients},
+    {"gradient-lanes", HasGradients},
+    {"gradient-split", HasGradients},
+    {"gradient-factor", HasGradients},
+    {"gradient-zero", HasGradients},
+    {"gradient-uninitialised", HasGradients},
     {"backward-over-forward", HasGradients},
 };
 
