@@ -94,11 +94,12 @@ Verdict MatchesTheOther(const ModelCase& c, ModelLab& lab) {
 }
 
 constexpr ModelProperty kProperties[] = {
-    {"logits.are_finite", "Every logit is a number, at once and with a cache.", "",
-     kPartBatch | kPartChunks, Always, AreFinite},
+    // First of all, so that one rerun is of the first call that the model's process gets.
     {"logits.reruns_are_the_same",
      "The same call gives the same logits, whatever was asked in between: nothing is dropped out.",
      "", kPartBatch | kPartOthers, Always, RerunsAreTheSame},
+    {"logits.are_finite", "Every logit is a number, at once and with a cache.", "",
+     kPartBatch | kPartChunks, Always, AreFinite},
     {"logits.match_the_other_model",
      "The logits are those of the model named by --against, but for roundings.", "--against",
      kPartBatch, NeedsOther, MatchesTheOther},

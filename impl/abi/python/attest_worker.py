@@ -28,6 +28,7 @@ beside fp8 inputs, and kv_len, the last extent of weights, beside pages (at leas
 bias may have more keys).
 """
 
+import bisect
 import ctypes
 import importlib.util
 import inspect
@@ -114,14 +115,49 @@ class Returned(Refused):
         self.function = function
 
 
+MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
+
+
+def map_memory(address, size, protection, flags, file=-1, offset=0):
+    """mmap of the C library: Python's own takes no address."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                             ctypes.c_int64]
+    place = library.mmap(address, size, protection, flags, file, offset)
+    if place == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+    return place
+
+
+class Slot:
+    def __init__(self, slot, address):
+        self.offset, self.bytes, self.address = slot["offset"], slot["bytes"], address
+        map_memory(address, self.bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | MAP_FIXED, ARENA,
+                   self.offset)
+        self.buffer = (ctypes.c_char * self.bytes).from_address(address)
+
+
 class Memory:
-    """The arena. Inputs are read-only to numpy and writable beneath it: who writes to one past numpy (ctypes, a
-    library) then learns from the harness which input was changed, where a crash would say less."""
+    """The arena: each slot by itself, between regions that cannot be accessed. Inputs are read-only to numpy and
+    writable beneath it: who writes to one past numpy (ctypes, a library) then learns from the harness which input was
+    changed, where a crash would say less. What was mapped once stays: a kernel may have kept an array."""
 
     def __init__(self):
-        size = os.fstat(ARENA).st_size
-        self.writing = mmap.mmap(ARENA, size)
-        self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.writing))
+        self.note = mmap.mmap(ARENA, mmap.PAGESIZE)
+        self.slots, self.offsets = [], []
+
+    def map(self, slots, guard):
+        known = [(slot.offset, slot.bytes) for slot in self.slots]
+        if [(slot["offset"], slot["bytes"]) for slot in slots[:len(known)]] != known:
+            self.slots = []
+        added = slots[len(self.slots):]
+        size = guard + sum(slot["bytes"] + guard for slot in added)
+        place = map_memory(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+        for slot in added:
+            self.slots.append(Slot(slot, place + guard))
+            place += guard + slot["bytes"]
+        self.offsets = [slot.offset for slot in self.slots]
 
     def array(self, tensor, writable):
         dtype = numpy.dtype(TYPES[tensor["dtype"]])
@@ -129,7 +165,8 @@ class Memory:
         if 0 in shape:
             return numpy.zeros(shape, dtype)
         strides = [dtype.itemsize * stride for stride in tensor["strides"]]
-        array = numpy.ndarray(shape, dtype, self.writing, tensor["offset"], strides)
+        slot = self.slots[bisect.bisect_right(self.offsets, tensor["offset"]) - 1]
+        array = numpy.ndarray(shape, dtype, slot.buffer, tensor["offset"] - slot.offset, strides)
         array.flags.writeable = writable
         return array
 
@@ -371,7 +408,7 @@ def one_line(error, kernel=None):
 class Worker:
     def __init__(self):
         self.control = socket.socket(fileno=CONTROL)
-        self.kernel = self.memory = None
+        self.kernel, self.memory = None, Memory()
 
     def reply(self, **fields):
         # Half of a surrogate pair, which JSON cannot carry, becomes a question mark.
@@ -394,13 +431,13 @@ class Worker:
                 "threads": self.kernel.torch is not None, "files": self.kernel.files}
 
     def map(self, request):
-        self.memory = Memory()
-        return {"addresses": [self.memory.base + slot["offset"] for slot in request["slots"]]}
+        self.memory.map(request["slots"], request["guard"])
+        return {"addresses": [slot.address for slot in self.memory.slots]}
 
     def run(self, request):
         for number, call in enumerate(request["calls"]):
             status, message = OK, ""
-            struct.pack_into("<I", self.memory.writing, 0, 1)
+            struct.pack_into("<I", self.memory.note, 0, 1)
             try:
                 compute(self.kernel, self.memory, call)
             except NotImplementedError as error:
@@ -411,7 +448,7 @@ class Worker:
                 continue
             except Exception as error:
                 status, message = FAILED, one_line(error, self.kernel)
-            struct.pack_into("<I", self.memory.writing, 0, 0)
+            struct.pack_into("<I", self.memory.note, 0, 0)
             fields = {"message": message} if message else {}
             self.reply(id=request["id"], call=number, status=status, **fields)
         sys.stdout.flush()

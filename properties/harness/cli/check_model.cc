@@ -102,9 +102,9 @@ class CheckModelRun {
     model_cases_ = 0;
     const double loading = lab.session().stats().seconds_in_worker;
     progress_.SetKernel(report.kernel);
-    NoteDependencies(lab, report);
     report.results =
         RunModelInPasses(plan_.model, lab, Observer(report), [&] { return shares.Next(); });
+    NoteDependencies(lab, report);  // behind the claims: the first calls are theirs
     ApplyWaivers(plan_.waivers, report);
     for (const PropertyResult& result : report.results) sink_.WriteJson(ResultLine(result));
     report.seconds = Seconds();

@@ -234,5 +234,40 @@ def attention(q, k, v, *, outputs, **rest):
   EXPECT_EQ(result.status, 0) << result.out << result.err;
 }
 
+// What a library below Python does is not held by numpy's bounds, but by the regions around each tensor.
+TEST_F(PlugIn, AReadPastATensorBelowPythonIsFound) {
+  std::ofstream(folder_ + "/mine.py") << R"(import ctypes
+import numpy as np
+CONTRACT = {"contract": "attest-1", "dtypes": ["f32"], "features": [], "lse": "none"}
+
+
+def attention(q, k, v, *, scale):
+    ctypes.string_at(k.ctypes.data + k.nbytes + 64, 4)  # behind what alignment leaves
+    return np.zeros((*q.shape[:3], v.shape[3]), np.float32)
+)";
+  std::ofstream(folder_ + "/case.toml") << R"(version = 1
+property = "equivalence.matches_reference"
+kernel = "python:mine.py"
+[problem]
+batch = 1
+q_heads = 1
+kv_heads = 1
+q_len = 1
+kv_len = 1
+head_dim = 1
+value_dim = 1
+dtype = "f32"
+[data]
+scores = "zero"
+values = "ones"
+bias = "zero"
+seed = 0
+recipe_version = 1
+)";
+  const ProgramResult result = Run({"replay", "case.toml"});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("SIGSEGV: perhaps an access outside of a tensor"));
+}
+
 }  // namespace
 }  // namespace attest

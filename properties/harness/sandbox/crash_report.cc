@@ -162,8 +162,12 @@ Fault ExplainSignal(const Crash& crash, const PlacedCall& placed) {
     return Plain(FaultKind::kCrash,
                  "killed by SIGKILL, which the harness did not send: perhaps out of memory");
   if (signal == SIGSEGV && !noted)
-    return Plain(FaultKind::kCrash,
-                 "SIGSEGV that could not be handled: perhaps a stack overflow in a thread");
+    return Plain(
+        FaultKind::kCrash,
+        crash.catches_signals
+            ? "SIGSEGV that could not be handled: perhaps a stack overflow in a thread"
+            : "SIGSEGV: perhaps an access outside of a tensor; the worker of a script does "
+              "not say where");
   return Plain(FaultKind::kCrash, SignalName(signal));
 }
 

@@ -20,6 +20,7 @@ struct Crash {
   std::span<const Slot> slots;          // of the arena
   std::span<const uint64_t> addresses;  // of the slots, in the worker
   uint64_t memory_limit = 0;            // bytes of address space; 0 = none
+  bool catches_signals = true;          // the worker does, and notes them
 };
 
 // The fault of `placed`, the call in progress.

@@ -211,7 +211,8 @@ Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds li
     return {FaultKind::kHang, 0, {}, 0, fmt::format("no answer within {} ms", limit.count())};
   if (what == WorkerProcess::Received::kOversized)
     return ProtocolFault("the worker sent an endless line");
-  return ExplainCrash({death, arena->note(), arena->slots(), addresses, options.memory_limit_bytes},
+  return ExplainCrash({death, arena->note(), arena->slots(), addresses, options.memory_limit_bytes,
+                       /*catches_signals=*/spec.worker.empty()},
                       placed);
 }
 
