@@ -25,7 +25,9 @@ constexpr char kContract[] = R"({
   "options": {"variant": ["fast"], "tile": ["1", "3", "16", "64"], "qtile": ["1", "16"]}
 })";
 
-// Weights below the least normal become 0. They are multiplied by V as they are, in f32.
+// Weights below the least normal become 0. They are multiplied by V as they are, in f32; but of bf16, where
+// the machine has dot products of it, which flush subnormals, they are rounded to bf16 first, as the profile
+// of that type has it where a contract says nothing (`probability`).
 constexpr char kFastContract[] = R"({
   "contract": "attest-1",
   "bits_invariant": ["hidden_values", "kv_len", "q_len", "batch", "heads", "layout",

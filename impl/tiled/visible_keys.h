@@ -20,16 +20,31 @@ struct KeySpan {
   bool empty() const { return first >= last; }
 };
 
-// What length, causality with its prefix, and window leave to row i of batch item b.
-inline KeySpan RangeOfRow(const CallView& call, int64_t b, int64_t i) {
-  const int64_t diagonal = i + call.DiagonalOffset(b);
-  KeySpan range{0, call.KeyLength(b)};
-  if (call.causal) {
-    range.last = std::min(range.last, std::max(diagonal + 1, call.PrefixLength(b)));
+// What length, causality with its prefix, and window leave to the rows of batch item b.
+class RowRanges {
+ public:
+  RowRanges(const CallView& call, int64_t b)
+      : call_(call),
+        offset_(call.DiagonalOffset(b)),
+        length_(call.KeyLength(b)),
+        prefix_(call.PrefixLength(b)) {}
+
+  KeySpan Of(int64_t i) const {
+    const int64_t diagonal = i + offset_;
+    KeySpan range{0, length_};
+    if (call_.causal) range.last = std::min(range.last, std::max(diagonal + 1, prefix_));
+    if (call_.window_right) range.last = std::min(range.last, diagonal + *call_.window_right + 1);
+    if (call_.window_left) range.first = std::max(range.first, diagonal - *call_.window_left);
+    return range;
   }
-  if (call.window_right) range.last = std::min(range.last, diagonal + *call.window_right + 1);
-  if (call.window_left) range.first = std::max(range.first, diagonal - *call.window_left);
-  return range;
+
+ private:
+  const CallView& call_;
+  const int64_t offset_, length_, prefix_;
+};
+
+inline KeySpan RangeOfRow(const CallView& call, int64_t b, int64_t i) {
+  return RowRanges(call, b).Of(i);
 }
 
 // Whether anything beside length, causality and window hides keys.

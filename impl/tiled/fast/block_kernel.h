@@ -26,6 +26,11 @@ class BlockKernel {
   virtual KeySpan keys() const = 0;
   // Computes a part from scratch. `chunk` counts in kChunk keys.
   virtual void RunChunk(int64_t chunk, float* part) = 0;
+  // For a block without sinks whose keys are all in one chunk: computes its out and lse.
+  virtual void RunOnly(int64_t chunk) {
+    RunChunk(chunk, Total());
+    Finish();
+  }
   // What Finish writes as out and lse of the block's rows: a part, made by Clear and Merge. Where
   // there are no sinks, the first chunk's part may be written here instead.
   virtual float* Total() = 0;

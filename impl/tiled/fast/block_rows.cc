@@ -22,6 +22,7 @@ void BlockRows::Reset(const Block& block) {
   const int64_t stored = fast_.call.StoredRows(block.batch);
   int64_t head = block.kv_head * fast_.group + block.first / stored;
   int64_t i = block.first % stored;
+  const RowRanges ranges(fast_.call, block.batch);
   for (BlockRow& row : rows_) {
     row.head = head;
     row.i = i;
@@ -29,7 +30,7 @@ void BlockRows::Reset(const Block& block) {
       i = 0;
       ++head;
     }
-    row.keys = RangeOfRow(fast_.call, block.batch, row.i);
+    row.keys = ranges.Of(row.i);
     if (row.keys.empty()) continue;
     keys_.first = std::min(keys_.first, row.keys.first);
     keys_.last = std::max(keys_.last, row.keys.last);

@@ -164,11 +164,28 @@ TEST_P(FastTargetTest, EveryDTypeHasTheSameBitsAloneAndAmongOthers) {
   }
 }
 
+// Rows that lie evenly are written as soon as they are complete, but where a panel spans heads.
+TEST_P(FastTargetTest, PanelsThatSpanHeadsMatchTheReference) {
+  std::mt19937_64 random(31);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int64_t keys : {kTile + 9, kChunk + 9}) {
+      Problem p = Sized(4, 30, keys, 24, 48);
+      p.kv_heads = 2;
+      p.dtype = dtype;
+      p.causal = true;
+      p.diagonal_offset = {keys - 25};
+      const Inputs inputs = RandomInputs(random, p);
+      ASSERT_TRUE(MatchesReference(p, inputs, Fast().Run(p, inputs))) << Name(dtype) << keys;
+    }
+  }
+}
+
 TEST_P(FastTargetTest, EveryStorageGivesTheSameBits) {
   const DirectKernel kernel = Fast();
   std::mt19937_64 random(25);
   for (int round = 0; round < 60; ++round) {
-    const Problem p = FastProblem(random, DType::kF32, true);
+    const DType dtype = round % 2 == 0 ? DType::kF32 : DType::kBF16;
+    const Problem p = FastProblem(random, dtype, true);
     ASSERT_TRUE(KeepsBitsInEveryStorage(kernel, p, RandomInputs(random, p))) << "round " << round;
   }
 }
@@ -193,32 +210,69 @@ TEST_P(FastTargetTest, RowsOf16BitsAreConvertedAsTheReferenceRoundsThem) {
   }
 }
 
+// The last of the rows misses the last key, and sees that before it; the others see neither. What the others
+// give must not change, wherever both lie in tiles, in pairs and in chunks.
+void ExpectNanWhereItIsVisible(const DirectKernel& kernel, const Problem& p, uint64_t seed) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  std::mt19937_64 random(seed);
+  Inputs inputs = RandomInputs(random, p);
+  const DirectResult before = kernel.Run(p, inputs);
+  const int64_t last = p.kv_len - 1;
+  for (int64_t c = 0; c < p.head_dim; ++c) inputs.k.At(0, 0, last, c) = kNaN;
+  for (int64_t c = 0; c < p.value_dim; ++c) {
+    inputs.v.At(0, 0, last, c) = inputs.v.At(0, 0, last - 1, c) = kNaN;
+  }
+  const DirectResult after = kernel.Run(p, inputs);
+  for (int64_t i = 0; i < p.q_len; ++i) {
+    for (int64_t c = 0; c < p.value_dim; ++c) {
+      const double out = after.out.At(0, 0, i, c);
+      ASSERT_EQ(std::isnan(out), i == p.q_len - 1) << "row " << i;
+      if (i < p.q_len - 1) {
+        ASSERT_EQ(out, before.out.At(0, 0, i, c));
+      }
+    }
+    ASSERT_EQ(after.lse.At(0, 0, i, 0), before.lse.At(0, 0, i, 0));
+  }
+}
+
 TEST_P(FastTargetTest, VisibleNanComesThroughAndHiddenNanDoesNot) {
   const DirectKernel kernel = Fast();
-  std::mt19937_64 random(27);
-  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  for (const int64_t rows : {int64_t{2}, int64_t{70}}) {  // each kernel
-    Problem p = Sized(1, rows, 100, 4, 17);
-    p.causal = true;
-    p.diagonal_offset = {99 - rows};  // the last row misses the last key
-    Inputs inputs = RandomInputs(random, p);
-    const DirectResult before = kernel.Run(p, inputs);
-    const int64_t key = 98;  // the last row sees it
-    for (int64_t c = 0; c < 4; ++c) inputs.k.At(0, 0, 99, c) = kNaN;
-    for (int64_t c = 0; c < 17; ++c) {
-      inputs.v.At(0, 0, 99, c) = kNaN;
-      inputs.v.At(0, 0, key, c) = kNaN;
-    }
-    const DirectResult after = kernel.Run(p, inputs);
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t c = 0; c < 17; ++c) {
-        const double out = after.out.At(0, 0, i, c);
-        ASSERT_EQ(std::isnan(out), i == rows - 1) << "row " << i;
-        if (i < rows - 1) {
-          ASSERT_EQ(out, before.out.At(0, 0, i, c));
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int64_t rows : {int64_t{2}, int64_t{70}}) {  // each kernel
+      for (const int64_t keys : {int64_t{99}, int64_t{100}, kTile + 2, kChunk + 2, kChunk + 75}) {
+        for (const int64_t value_dim : {17, 32}) {
+          Problem p = Sized(1, rows, keys, 4, value_dim);
+          p.dtype = dtype;
+          p.causal = true;
+          p.diagonal_offset = {keys - 1 - rows};
+          SCOPED_TRACE(testing::Message() << Name(dtype) << " " << rows << " " << keys);
+          ASSERT_NO_FATAL_FAILURE(ExpectNanWhereItIsVisible(kernel, p, 27));
         }
       }
-      ASSERT_EQ(after.lse.At(0, 0, i, 0), before.lse.At(0, 0, i, 0));
+    }
+  }
+}
+
+// All rows see the same keys: so no tile has a hidden key among others, but at its edges.
+TEST_P(FastTargetTest, NanBesideWhatARowSeesChangesNoBit) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const DirectKernel kernel = Fast();
+  std::mt19937_64 random(32);
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int round = 0; round < 40; ++round) {
+      Problem p = Sized(1, 1, kTile + 40, 6, round % 2 == 0 ? 16 : 5);
+      p.dtype = dtype;
+      const int64_t first = round % 5, last = first + 1 + round / 2 * 7;
+      p.causal = true;
+      p.diagonal_offset = {last - 1};
+      p.window.left = last - 1 - first;
+      Inputs inputs = RandomInputs(random, p);
+      const DirectResult before = kernel.Run(p, inputs);
+      for (int64_t n = 0; n < p.kv_len; ++n) {
+        if (n >= first && n < last) continue;
+        for (int64_t c = 0; c < p.value_dim; ++c) inputs.v.At(0, 0, n, c) = kNaN;
+      }
+      ASSERT_TRUE(SameBits(before, kernel.Run(p, inputs))) << Name(dtype) << " " << round;
     }
   }
 }
@@ -242,12 +296,15 @@ TEST(FastThreadsTest, EveryThreadCountGivesTheSameBits) {
   std::mt19937_64 random(28);
   // Many blocks; then fewer than threads, which share the keys of few rows, and of many.
   for (const auto& [heads, rows] : {std::pair<int64_t, int64_t>{3, 300}, {1, 1}, {1, 20}}) {
-    const Problem p = Sized(heads, rows, 20 * kChunk + 7, 6, 5);
-    const Inputs inputs = RandomInputs(random, p);
-    const DirectResult one = Fast().Run(p, inputs);
-    for (const int threads : {2, 3, 7}) {
-      const DirectKernel kernel = Fast(threads);
-      for (int call = 0; call < 2; ++call) ASSERT_TRUE(SameBits(one, kernel.Run(p, inputs)));
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      Problem p = Sized(heads, rows, 20 * kChunk + 7, 6, 5);
+      p.dtype = dtype;
+      const Inputs inputs = RandomInputs(random, p);
+      const DirectResult one = Fast().Run(p, inputs);
+      for (const int threads : {2, 3, 7}) {
+        const DirectKernel kernel = Fast(threads);
+        for (int call = 0; call < 2; ++call) ASSERT_TRUE(SameBits(one, kernel.Run(p, inputs)));
+      }
     }
   }
 }

@@ -37,7 +37,10 @@ class FewRowsKernel final : public BlockKernel {
         queries_(kFewRows * query_step_),
         keys_(call_.head_dim * kKeysAtOnce),
         scores_(kFewRows * kTile),
+        pairs_(kFewRows * kTile / 2),
+        edge_(value_step_),
         total_(PartSize()) {
+    std::fill_n(edge_.get(), value_step_, 0.0F);
     std::fill_n(scores_.get(), kFewRows * kTile, 0.0F);  // those of rows that a block lacks
   }
 
@@ -50,6 +53,11 @@ class FewRowsKernel final : public BlockKernel {
     const Floats d;
     for (int64_t r = 0; r < rows_.size(); ++r) {
       float* const row = queries_.get() + r * query_step_;
+      if (tile_.uses_dots()) {
+        PackRow(call_.QueryAt<Eigen::bfloat16>(block.batch, rows_[r].head, rows_[r].i),
+                static_cast<size_t>(call_.head_dim), row);
+        continue;
+      }
       reader_.Query(block.batch, rows_[r].head, rows_[r].i, row);
       Scale(row, hn::Lanes(d), static_cast<size_t>(query_step_ / lanes_),
             hn::Set(d, fast_.query_factor));
@@ -144,7 +152,14 @@ class FewRowsKernel final : public BlockKernel {
 
   void ComputeScores(const Tile& tile, const TileRange& keys) {
     const int64_t padded = (tile.count + lanes_ - 1) / lanes_ * lanes_;
-    if (tile_.has_even_keys()) {
+    if (tile_.uses_dots() && tile_.has_even_keys()) {
+      MultiplyKeys(tile_.EvenKeys<Eigen::bfloat16>(), tile.count, padded);
+    } else if (tile_.uses_dots()) {
+      const FloatRows pairs = tile_.KeyPairs();
+      MultiplyKeys(Rows<Eigen::bfloat16>{reinterpret_cast<const Eigen::bfloat16*>(pairs.data),
+                                         2 * pairs.step},
+                   tile.count, padded);
+    } else if (tile_.has_even_keys()) {
       WithStorage(call_.dtype, [&](auto zero) {
         MultiplyKeys(tile_.EvenKeys<decltype(zero)>(), tile.count, padded);
       });
@@ -169,10 +184,21 @@ class FewRowsKernel final : public BlockKernel {
       for (int64_t n = first; n < last; n += lanes_) {
         TransposeKeys(keys, count, n, keys_.get() + n - first);
       }
-      AccumulateFew<float>(
-          static_cast<size_t>(rows_.size()), static_cast<size_t>((last - first) / lanes_),
-          {queries_.get(), static_cast<size_t>(query_step_), 1}, {keys_.get(), kKeysAtOnce},
-          {scores_.get() + first, kTile}, static_cast<size_t>(call_.head_dim), /*is_fresh=*/true);
+      MultiplyTransposed(static_cast<size_t>((last - first) / lanes_), scores_.get() + first);
+    }
+  }
+
+  void MultiplyTransposed(size_t vectors, float* scores) const {
+    const auto rows = static_cast<size_t>(rows_.size()), size = static_cast<size_t>(call_.head_dim);
+    const Factors queries{queries_.get(), static_cast<size_t>(query_step_), 1};
+    const Sums sums{scores, kTile};
+    if (kHasDots && tile_.uses_dots()) {
+      AccumulateFewTo<Pair>(ScaledSums{scores, kTile, fast_.query_factor}, rows, vectors, queries,
+                            {reinterpret_cast<const Pair*>(keys_.get()), kKeysAtOnce}, sums,
+                            HalfUp(size), /*is_fresh=*/true);
+    } else {
+      AccumulateFew<float>(rows, vectors, queries, {keys_.get(), kKeysAtOnce}, sums, size,
+                           /*is_fresh=*/true);
     }
   }
 
@@ -183,8 +209,12 @@ class FewRowsKernel final : public BlockKernel {
     for (int64_t lane = 0; lane < lanes_; ++lane) {
       rows[lane] = keys.data + std::min(n + lane, count - 1) * keys.step;
     }
-    Transpose(rows, static_cast<size_t>(call_.head_dim), 1, out, kKeysAtOnce,
-              static_cast<size_t>(lanes_ * keys.step));
+    const auto size = static_cast<size_t>(call_.head_dim);
+    const auto ahead = static_cast<size_t>(lanes_ * keys.step);
+    if constexpr (std::is_same_v<T, Eigen::bfloat16>) {
+      if (tile_.uses_dots()) return TransposePairs(rows, size, out, kKeysAtOnce, ahead);
+    }
+    Transpose(rows, size, 1, out, kKeysAtOnce, ahead);
   }
 
   void CapScores(int64_t padded) {
@@ -246,6 +276,7 @@ class FewRowsKernel final : public BlockKernel {
   }
 
   void AddTileValues(const TileRange& keys, bool has_hidden, float* sums) {
+    if (kHasDots && tile_.uses_dots()) return AddDotsOfTile(keys, has_hidden, sums);
     if (!has_hidden && tile_.has_even_values()) {
       return WithStorage(call_.dtype, [&](auto zero) {
         using T = decltype(zero);
@@ -260,6 +291,58 @@ class FewRowsKernel final : public BlockKernel {
     AddValues(all_finite ? tile_.Values() : tile_.FiniteValues(), keys, sums);
     if (all_finite) return;
     tile_.AddOthers(rows_, 0, rows_.size(), Scores(), {sums, 1, value_step_});
+  }
+
+  // Where dots are used.
+  void AddDotsOfTile(const TileRange& keys, bool has_hidden, float* sums) {
+    RoundWeights();
+    if (!has_hidden) return AddDotsOf(keys, sums);
+    const bool all_finite = tile_.ValuesAreFinite();
+    const FloatRows values = all_finite ? tile_.ValuePairs() : tile_.FinitePairs();
+    const int64_t first = keys.first / 2;
+    AddPairs<Pair>(first, (keys.last + 1) / 2, values.data + first * values.step, values.step,
+                   sums);
+    if (all_finite) return;
+    tile_.AddOthers(rows_, 0, rows_.size(), Scores(), {sums, 1, value_step_});
+  }
+
+  void RoundWeights() {
+    for (int64_t r = 0; r < rows_.size(); ++r) {
+      const float* const weights = scores_.get() + r * kTile;
+      auto* const pairs = reinterpret_cast<Eigen::bfloat16*>(pairs_.get() + r * kTile / 2);
+      for (int64_t n = 0; n < kTile; n += lanes_) {
+        Narrow(hn::LoadU(Floats(), weights + n), pairs + n);
+      }
+    }
+  }
+
+  // Each row sees all of these keys. The other half of a pair at their edge may be hidden, and is not read.
+  void AddDotsOf(const TileRange& keys, float* sums) {
+    const int64_t begin = (keys.first + 1) / 2, end = keys.last / 2;
+    if (keys.first % 2 == 1) AddEdge(keys.first / 2, keys, sums);
+    if (begin < end && tile_.has_even_values()) {
+      const auto values = tile_.EvenValues<Eigen::bfloat16>();
+      AddPairs<TwoRows>(begin, end, values.data + 2 * begin * values.step, values.step, sums);
+    } else if (begin < end) {
+      const FloatRows values = tile_.ValuePairs();
+      AddPairs<Pair>(begin, end, values.data + begin * values.step, values.step, sums);
+    }
+    if (keys.last % 2 == 1) AddEdge(end, keys, sums);
+  }
+
+  void AddEdge(int64_t pair, const TileRange& keys, float* sums) {
+    tile_.PackValues(2 * pair, keys, edge_.get());
+    AddPairs<Pair>(pair, pair + 1, edge_.get(), value_step_, sums);
+  }
+
+  // T is how the values of the first pair and those after it lie at `data`.
+  template <typename T, typename Element>
+  void AddPairs(int64_t first, int64_t last, const Element* data, int64_t step, float* sums) const {
+    AccumulateFew<T>(static_cast<size_t>(rows_.size()), static_cast<size_t>(value_step_ / lanes_),
+                     {pairs_.get() + first, kTile / 2, 1},
+                     {reinterpret_cast<const T*>(data), static_cast<size_t>(step)},
+                     {sums, static_cast<size_t>(value_step_)}, static_cast<size_t>(last - first),
+                     /*is_fresh=*/false);
   }
 
   template <typename T>
@@ -281,6 +364,8 @@ class FewRowsKernel final : public BlockKernel {
   AlignedFloats queries_;  // [kFewRows, head_dim padded]
   AlignedFloats keys_;     // [head_dim, kKeysAtOnce]
   AlignedFloats scores_;   // [kFewRows, kTile]
+  AlignedFloats pairs_;    // [kFewRows, kTile / 2]: weights, where dots are used
+  AlignedFloats edge_;     // a row of values in pairs with 0
   AlignedFloats total_;    // a part
 };
 

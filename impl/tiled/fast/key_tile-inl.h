@@ -66,13 +66,15 @@ class KeyTile {
         has_even_keys_(IsEven(fast.call, fast.call.k) && fast.call.head_dim > 0),
         has_even_values_(IsEven(fast.call, fast.call.v) && fast.call.value_dim > 0 &&
                          fast.call.value_dim % 16 == 0),
+        uses_dots_(UsesDots(fast.call)),
         keys_in_place_(has_even_keys_ && fast.call.dtype == DType::kF32),
         values_in_place_(has_even_values_ && fast.call.dtype == DType::kF32),
         key_step_(PaddedToVectors(fast.call.head_dim)),
         value_step_(PaddedToVectors(fast.call.value_dim)),
-        keys_(keys_in_place_ ? 0 : kTile * key_step_),
-        values_(values_in_place_ ? 0 : kTile * value_step_) {
-    if (!values_in_place_) std::fill_n(values_.get(), kTile * value_step_, 0.0F);  // the padding
+        keys_(keys_in_place_ ? 0 : kTile * key_step_ / (uses_dots_ ? 2 : 1)),
+        values_(values_in_place_ ? 0 : SizeOfValues()) {
+    if (values_in_place_ || fast.call.value_dim == value_step_) return;
+    std::fill_n(values_.get(), SizeOfValues(), 0.0F);  // the padding
   }
 
   void Turn(int64_t batch, int64_t kv_head, const Tile& tile) {
@@ -80,6 +82,8 @@ class KeyTile {
     kv_head_ = kv_head;
     tile_ = tile;
     has_keys_ = has_values_ = has_checked_ = false;
+    if (uses_dots_ && has_even_keys_) even_keys_ = EvenKeys<Eigen::bfloat16>();
+    if (uses_dots_ && has_even_values_) even_values_ = EvenValues<Eigen::bfloat16>();
   }
 
   // Whether keys, or values, lie at even distances and can be read there, vector by vector, as T: what
@@ -109,14 +113,46 @@ class KeyTile {
     return {values_.get(), value_step_};
   }
 
+  // Where dots are used all rows are in pairs instead: keys by component, [keys, key step], and values by key,
+  // [keys / 2, value step].
+  bool uses_dots() const { return uses_dots_; }
+  FloatRows KeyPairs() {
+    const int64_t step = key_step_ / 2;
+    for (int64_t n = 0; n < tile_.count && !has_keys_; ++n) {
+      PackRow(KeyRow(n), static_cast<size_t>(call_.head_dim), keys_.get() + n * step);
+    }
+    has_keys_ = true;
+    return {keys_.get(), step};
+  }
+  FloatRows ValuePairs() {
+    for (int64_t n = 0; n < tile_.count && !has_values_; n += 2) {
+      PackValues(n, {n, n + 2}, values_.get() + n / 2 * value_step_);
+    }
+    has_values_ = true;
+    return {values_.get(), value_step_};
+  }
+  // Keys n and n + 1 of the tile, to value_step() floats, 0 for what is outside of `range`.
+  void PackValues(int64_t n, const TileRange& range, float* out) const {
+    const auto has = [&](int64_t k) {
+      return k >= range.first && k < range.last && k < tile_.count;
+    };
+    const Bf16Row first = has(n) ? ValueRow(n) : Bf16Row{};
+    const Bf16Row second = has(n + 1) ? ValueRow(n + 1) : Bf16Row{};
+    PackRows(has(n) ? &first : nullptr, has(n + 1) ? &second : nullptr,
+             static_cast<size_t>(call_.value_dim), out);
+  }
+
   // Whether no value of the tile is NaN or infinite.
   bool ValuesAreFinite() {
-    if (!has_checked_) are_finite_ = AreFinite(Values());
+    if (!has_checked_) are_finite_ = uses_dots_ ? CopyFinitePairs() : AreFinite(Values());
     has_checked_ = true;
     return are_finite_;
   }
 
   // The values with 0 for what is not finite: a hidden key's weight of 0 times NaN would be NaN.
+  FloatRows FinitePairs() {
+    return ValuesAreFinite() ? ValuePairs() : FloatRows{finite_->get(), value_step_};
+  }
   FloatRows FiniteValues() {
     if (ValuesAreFinite()) return Values();
     const FloatRows all = Values();
@@ -137,13 +173,14 @@ class KeyTile {
   // `weights`. `sums` has components in place of keys; rows as in BlockRows::AddBiases.
   void AddOthers(const BlockRows& rows, int64_t first, int64_t last, const ScoreTile& weights,
                  const ScoreTile& sums) {
-    const FloatRows all = Values();
+    AlignedFloats row(value_step_);
     for (int64_t r = first; r < last; ++r) {
       const TileRange range = rows.RangeIn(tile_, r);
       for (int64_t n = range.first; n < range.last; ++n) {
         if (!rows.Attends(tile_, n, r)) continue;
+        reader_.Value(batch_, kv_head_, tile_.first + n, row.get());
         for (int64_t c = 0; c < call_.value_dim; ++c) {
-          const float value = all.data[n * all.step + c];
+          const float value = row.get()[c];
           if (!std::isfinite(value)) sums.At(c, r - first) += weights.At(n, r - first) * value;
         }
       }
@@ -151,6 +188,25 @@ class KeyTile {
   }
 
  private:
+  Bf16Row KeyRow(int64_t n) const {
+    if (has_even_keys_) return {even_keys_.data + n * even_keys_.step, 1};
+    return call_.KeyAt<Eigen::bfloat16>(batch_, kv_head_, tile_.first + n);
+  }
+  Bf16Row ValueRow(int64_t n) const {
+    if (has_even_values_) return {even_values_.data + n * even_values_.step, 1};
+    return call_.ValueAt<Eigen::bfloat16>(batch_, kv_head_, tile_.first + n);
+  }
+  int64_t SizeOfValues() const { return kTile * value_step_ / (uses_dots_ ? 2 : 1); }
+
+  // Returns whether all are finite.
+  bool CopyFinitePairs() {
+    const float* const all = ValuePairs().data;
+    const int64_t size = (tile_.count + 1) / 2 * value_step_;
+    if (finite_ == nullptr) finite_ = std::make_unique<AlignedFloats>(SizeOfValues());
+    std::memcpy(finite_->get(), all, static_cast<size_t>(size) * sizeof(float));
+    return ClearOthers(finite_->get(), static_cast<size_t>(size));
+  }
+
   void LoadKeys() {
     if (has_even_keys_) {
       return WithStorage(call_.dtype, [&](auto zero) {
@@ -209,12 +265,13 @@ class KeyTile {
 
   const CallView& call_;
   const RowReader reader_;
-  const bool has_even_keys_, has_even_values_, keys_in_place_, values_in_place_;
+  const bool has_even_keys_, has_even_values_, uses_dots_, keys_in_place_, values_in_place_;
   const int64_t key_step_, value_step_;  // of the rows below
   AlignedFloats keys_, values_;
   std::unique_ptr<AlignedFloats> finite_;
   int64_t batch_ = 0, kv_head_ = 0;
   Tile tile_{};
+  Rows<Eigen::bfloat16> even_keys_{}, even_values_{};  // where dots are used
   bool has_keys_ = false, has_values_ = false;
   bool has_checked_ = false, are_finite_ = false;
 };

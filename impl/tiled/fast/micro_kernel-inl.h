@@ -5,7 +5,7 @@
 //
 // b and out have their n contiguous, a is read element by element, so that keys and values need not
 // be packed. Each out[r][n] is one chain of fused multiply-adds in ascending c, whatever the sizes:
-// its bits do not depend on where in a block it stands.
+// its bits do not depend on where in a block it stands. Elements may be pairs, see dots-inl.h.
 #if defined(ATTEST_TILED_FAST_MICRO_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTEST_TILED_FAST_MICRO_KERNEL_INL_H_
 #undef ATTEST_TILED_FAST_MICRO_KERNEL_INL_H_
@@ -13,12 +13,14 @@
 #define ATTEST_TILED_FAST_MICRO_KERNEL_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
+#include "impl/tiled/fast/dots-inl.h"
 #include "impl/tiled/fast/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -44,20 +46,105 @@ struct Columns {
   const T* data;
   size_t step;
 };
+template <typename T>
+HWY_INLINE Vector LoadColumn(const Columns<T>& b, size_t c, size_t n) {
+  if constexpr (std::is_same_v<T, Pair>) {
+    return hn::LoadU(Floats(), reinterpret_cast<const float*>(b.data + c * b.step + n));
+  } else if constexpr (std::is_same_v<T, TwoRows>) {
+    const auto* const row = reinterpret_cast<const uint16_t*>(b.data + 2 * c * b.step + n);
+    return JoinPairs(LoadFirst(row), LoadSecond(row + b.step));
+  } else {
+    return Widen(b.data + c * b.step + n);
+  }
+}
+template <typename T>
+HWY_INLINE Vector AddProduct(Vector a, Vector b, Vector sum) {
+  if constexpr (kAreDots<T>) {
+    return AddDots(a, b, sum);
+  } else {
+    return hn::MulAdd(a, b, sum);
+  }
+}
+
 // out[r][n] = data[r * step + n].
 struct Sums {
+  static constexpr bool kAreLast = false;
   float* data;
   size_t step;
+
+  Sums From(size_t r, size_t n) const { return {data + r * step + n, step}; }
+  HWY_INLINE void Put(size_t r, size_t n, Vector sum) const {
+    hn::StoreU(sum, Floats(), data + r * step + n);
+  }
+};
+// Where the sums of a product go that is complete: data[r * step + n] becomes out[r][n] * factor.
+struct ScaledSums {
+  static constexpr bool kAreLast = false;
+  float* data;
+  size_t step;
+  float factor;
+
+  ScaledSums From(size_t r, size_t n) const { return {data + r * step + n, step, factor}; }
+  HWY_INLINE void Put(size_t r, size_t n, Vector sum) const {
+    hn::StoreU(hn::Mul(sum, hn::Set(Floats(), factor)), Floats(), data + r * step + n);
+  }
+};
+// Where rows' sums go once they are complete: data[r * step + n] becomes out[r][n] * factors[r].
+template <typename T>
+struct Results {
+  static constexpr bool kAreLast = true;
+  T* data;
+  size_t step;
+  const float* factors;
+  bool* are_finite;  // unless it is null, becomes false with any sum that is NaN or infinite
+
+  Results From(size_t r, size_t n) const {
+    return {data + r * step + n, step, factors + r, are_finite};
+  }
+  HWY_INLINE void Put(size_t r, size_t n, Vector sum) const {
+    Narrow(hn::Mul(sum, hn::Set(Floats(), factors[r])), data + r * step + n);
+  }
+  // These lines are not in the first cache, and arrive while the sums are computed.
+  HWY_INLINE void Fetch(size_t r, size_t n) const { hwy::Prefetch(data + r * step + n); }
+  HWY_INLINE void Watch(Vector products_with_zero) const {
+    *are_finite =
+        *are_finite && hn::AllTrue(Floats(), hn::Eq(products_with_zero, products_with_zero));
+  }
 };
 
-// kByRow: a.step is 1, else a.row_step is, so that one of them is a constant of the loop.
-template <size_t kR, size_t kV, bool kByRow, typename T>
-HWY_NOINLINE void AccumulateBlock(Factors a, Columns<T> b, Sums out, size_t count, bool is_fresh) {
+// Not NaN where all are finite. A chain for each column, since each sum has to wait for the last.
+template <size_t kR, size_t kV>
+HWY_INLINE Vector SumOfProductsWithZero(const Vector (&sums)[kR][kV]) {
+  const Vector zero = hn::Zero(Floats());
+  Vector columns[kV];
+#pragma GCC unroll 12
+  for (size_t v = 0; v < kV; ++v) {
+    columns[v] = hn::Mul(sums[0][v], zero);
+#pragma GCC unroll 12
+    for (size_t r = 1; r < kR; ++r) columns[v] = hn::MulAdd(sums[r][v], zero, columns[v]);
+  }
+#pragma GCC unroll 12
+  for (size_t v = 1; v < kV; ++v) columns[0] = hn::Add(columns[0], columns[v]);
+  return columns[0];
+}
+
+// kByRow: a.step is 1, else a.row_step is, so that one of them is a constant of the loop. What `out` holds
+// and the products add up to goes to `target`: Sums, ScaledSums or Results.
+template <size_t kR, size_t kV, bool kByRow, typename T, typename Target>
+HWY_NOINLINE void AccumulateBlock(Factors a, Columns<T> b, Sums out, Target target, size_t count,
+                                  bool is_fresh) {
   const Floats d;
   const size_t lanes = hn::Lanes(d);
   const size_t row_step = kByRow ? a.row_step : 1;
   const size_t step = kByRow ? 1 : a.step;
   Vector sums[kR][kV];
+  if constexpr (Target::kAreLast) {
+#pragma GCC unroll 12
+    for (size_t r = 0; r < kR; ++r) {
+#pragma GCC unroll 12
+      for (size_t v = 0; v < kV; ++v) target.Fetch(r, v * lanes);
+    }
+  }
 #pragma GCC unroll 12
   for (size_t r = 0; r < kR; ++r) {
 #pragma GCC unroll 12
@@ -69,29 +156,32 @@ HWY_NOINLINE void AccumulateBlock(Factors a, Columns<T> b, Sums out, size_t coun
   for (size_t c = 0; c < count; ++c) {
     Vector columns[kV];
 #pragma GCC unroll 12
-    for (size_t v = 0; v < kV; ++v) columns[v] = Widen(b.data + c * b.step + v * lanes);
+    for (size_t v = 0; v < kV; ++v) columns[v] = LoadColumn(b, c, v * lanes);
 #pragma GCC unroll 12
     for (size_t r = 0; r < kR; ++r) {
       const Vector factor = hn::Set(d, a.data[r * row_step + c * step]);
 #pragma GCC unroll 12
-      for (size_t v = 0; v < kV; ++v) sums[r][v] = hn::MulAdd(factor, columns[v], sums[r][v]);
+      for (size_t v = 0; v < kV; ++v) sums[r][v] = AddProduct<T>(factor, columns[v], sums[r][v]);
     }
   }
 #pragma GCC unroll 12
   for (size_t r = 0; r < kR; ++r) {
 #pragma GCC unroll 12
-    for (size_t v = 0; v < kV; ++v) hn::StoreU(sums[r][v], d, out.data + r * out.step + v * lanes);
+    for (size_t v = 0; v < kV; ++v) target.Put(r, v * lanes, sums[r][v]);
+  }
+  if constexpr (Target::kAreLast) {
+    if (target.are_finite != nullptr) target.Watch(SumOfProductsWithZero(sums));
   }
 }
 
 // Any number of rows: blocks of kR, and of 8, 4, 2 and 1 for the rest.
-template <size_t kR, size_t kV, bool kByRow, typename T>
+template <size_t kR, size_t kV, bool kByRow, typename T, typename Target>
 void AccumulateRows(size_t rows, const Factors& a, const Columns<T>& b, const Sums& out,
-                    size_t count, bool is_fresh) {
+                    const Target& target, size_t count, bool is_fresh) {
   size_t r = 0;
   const auto add = [&](auto height) HWY_ATTR {
     AccumulateBlock<height(), kV, kByRow>({a.data + r * a.row_step, a.row_step, a.step}, b,
-                                          {out.data + r * out.step, out.step}, count, is_fresh);
+                                          out.From(r, 0), target.From(r, 0), count, is_fresh);
     r += height();
   };
   while (rows - r >= kR) add(std::integral_constant<size_t, kR>());
@@ -106,16 +196,16 @@ void AccumulateRows(size_t rows, const Factors& a, const Columns<T>& b, const Su
 }
 
 // The whole of it: any number of rows and vectors, in blocks of kR rows and kV vectors and smaller ones for
-// the rest. kByRow as above. is_fresh: out starts from 0 instead of what it holds.
-template <size_t kR, size_t kV, bool kByRow, typename T>
-void Accumulate(size_t rows, size_t vectors, const Factors& a, const Columns<T>& b, const Sums& out,
-                size_t count, bool is_fresh) {
+// the rest. kByRow and target as above. is_fresh: out starts from 0 instead of what it holds.
+template <size_t kR, size_t kV, bool kByRow, typename T, typename Target>
+void AccumulateTo(const Target& target, size_t rows, size_t vectors, const Factors& a,
+                  const Columns<T>& b, const Sums& out, size_t count, bool is_fresh) {
   const size_t lanes = hn::Lanes(Floats());
   size_t v = 0;
   const auto add = [&](auto width) HWY_ATTR {
     const Columns<T> columns{b.data + v * lanes, b.step};
-    const Sums sums{out.data + v * lanes, out.step};
-    AccumulateRows<kR, width(), kByRow>(rows, a, columns, sums, count, is_fresh);
+    AccumulateRows<kR, width(), kByRow>(rows, a, columns, out.From(0, v * lanes),
+                                        target.From(0, v * lanes), count, is_fresh);
     v += width();
   };
   while (vectors - v >= kV) add(std::integral_constant<size_t, kV>());
@@ -126,14 +216,28 @@ void Accumulate(size_t rows, size_t vectors, const Factors& a, const Columns<T>&
   if (vectors - v >= 1) add(std::integral_constant<size_t, 1>());
 }
 
+template <size_t kR, size_t kV, bool kByRow, typename T>
+void Accumulate(size_t rows, size_t vectors, const Factors& a, const Columns<T>& b, const Sums& out,
+                size_t count, bool is_fresh) {
+  AccumulateTo<kR, kV, kByRow>(out, rows, vectors, a, b, out, count, is_fresh);
+}
+
 // Likewise for few rows, a.step being 1: one or two leave registers for more vectors, so that b is read
 // in longer pieces.
+template <typename T, typename Target>
+void AccumulateFewTo(const Target& target, size_t rows, size_t vectors, const Factors& a,
+                     const Columns<T>& b, const Sums& out, size_t count, bool is_fresh) {
+  if (rows <= 2) {
+    return AccumulateTo<2, kWide, true>(target, rows, vectors, a, b, out, count, is_fresh);
+  }
+  constexpr size_t kMost = std::min<size_t>(kTall, 8);
+  AccumulateTo<kMost, kTallVectors, true>(target, rows, vectors, a, b, out, count, is_fresh);
+}
+
 template <typename T>
 void AccumulateFew(size_t rows, size_t vectors, const Factors& a, const Columns<T>& b,
                    const Sums& out, size_t count, bool is_fresh) {
-  if (rows <= 2) return Accumulate<2, kWide, true>(rows, vectors, a, b, out, count, is_fresh);
-  constexpr size_t kMost = std::min<size_t>(kTall, 8);
-  Accumulate<kMost, kTallVectors, true>(rows, vectors, a, b, out, count, is_fresh);
+  AccumulateFewTo(out, rows, vectors, a, b, out, count, is_fresh);
 }
 
 }  // namespace attest::tiled_fast::HWY_NAMESPACE

@@ -7,7 +7,8 @@
 //  3. softcap, biases and hidden keys (-infinity) where there are any, and the online softmax;
 //  4. sums[row][c] += weight[key][row] * v[key][c], the keys that some of a few rows may see.
 // Vectors hold rows up to the weights, and components from there on: so the softmax has no sums across
-// lanes, values are read and results written as they lie, and keys too, an element at a time.
+// lanes, values are read and results written as they lie, and keys too, an element at a time. The last tile's
+// sums go to out straight from registers where they can. Of bf16 both products are of pairs, see dots-inl.h.
 #if defined(ATTEST_TILED_FAST_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTEST_TILED_FAST_PANEL_INL_H_
 #undef ATTEST_TILED_FAST_PANEL_INL_H_
@@ -19,43 +20,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "impl/tiled/fast/aligned_floats.h"
 #include "impl/tiled/fast/block_kernel.h"
 #include "impl/tiled/fast/key_tile-inl.h"
 #include "impl/tiled/fast/outputs-inl.h"
+#include "impl/tiled/fast/queries-inl.h"
 #include "impl/tiled/fast/softmax-inl.h"
+#include "impl/tiled/fast/tile_plan-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attest::tiled_fast::HWY_NAMESPACE {
 
-// Keys first .. last of a tile, for vectors first_vector .. last_vector of a panel.
-struct Segment {
-  size_t first, last, first_vector, last_vector;
-  size_t keys() const { return last - first; }
-  size_t vectors() const { return last_vector - first_vector; }
-};
-
-// Rows that are given the same keys of a tile where they do not see the same.
-constexpr size_t kRowsTogether = 8;
-
-// Half-open range of keys of a tile.
-struct RowRange {
-  int32_t first, last;
-};
-
-// What of a tile has to be computed for a panel.
-struct TilePlan {
-  Segment segments[(kTile + kRows - 1) / kRows];
-  size_t count = 0;
-  bool has_hidden = false;  // something in a segment is outside of a row's range
-  std::span<const Segment> all() const { return {segments, count}; }
-};
+static_assert(!kHasDots || kRows % 2 == 0, "a segment begins with the first key of a pair");
 
 class PanelKernel final : public BlockKernel {
-  using Integers = hn::RebindToSigned<Floats>;
-
  public:
   PanelKernel(const FastCall& fast, int64_t rows)
       : fast_(fast),
@@ -64,17 +43,14 @@ class PanelKernel final : public BlockKernel {
         vectors_(std::min(kVectors, (static_cast<size_t>(rows) + lanes_ - 1) / lanes_)),
         width_(vectors_ * lanes_),
         panels_((static_cast<size_t>(rows) + width_ - 1) / width_),
-        head_dim_(static_cast<size_t>(call_.head_dim)),
         value_step_(static_cast<size_t>(PaddedToVectors(call_.value_dim))),
         panel_size_((value_step_ + 2) * width_),
         rows_(fast),
         tile_(fast),
-        reader_(call_),
-        queries_(static_cast<int64_t>(panels_ * head_dim_ * width_)),
+        queries_(fast, panels_, width_),
         scores_(kTile * static_cast<int64_t>(width_)),
-        total_(PartSize()),
-        row_step_(static_cast<size_t>(PaddedToVectors(call_.head_dim))),
-        row_(static_cast<int64_t>(lanes_ * row_step_)) {}
+        pairs_(tile_.uses_dots() ? kTile / 2 * static_cast<int64_t>(width_) : 0),
+        total_(PartSize()) {}
 
   int64_t PartSize() const override { return static_cast<int64_t>(panels_ * panel_size_); }
   KeySpan keys() const override { return rows_.keys(); }
@@ -83,7 +59,10 @@ class PanelKernel final : public BlockKernel {
   void Start(const Block& block) override {
     rows_.Reset(block);
     used_panels_ = (static_cast<size_t>(block.rows) + width_ - 1) / width_;
-    for (size_t p = 0; p < used_panels_; ++p) PackQueries(p);
+    for (size_t p = 0; p < used_panels_; ++p) {
+      queries_.Pack(rows_, p, FirstRow(p), LastRow(p));
+      keys_[p].Set(rows_, FirstRow(p), LastRow(p));
+    }
   }
 
   void Clear() override {
@@ -98,24 +77,9 @@ class PanelKernel final : public BlockKernel {
     }
   }
 
-  void RunChunk(int64_t chunk, float* part) override {
-    for (size_t p = 0; p < used_panels_; ++p) {
-      ClearSums(part, p);
-      has_values_[p] = false;
-    }
-    const Block& block = rows_.block();
-    const int64_t end = std::min((chunk + 1) * kChunk, rows_.keys().last);
-    for (int64_t first = chunk * kChunk; first < end; first += kTile) {
-      if (first + kTile <= rows_.keys().first) continue;
-      const int64_t stored = call_.StoredKeys(block.batch);
-      const Tile tile{first, std::min(kTile, stored - first)};
-      tile_.Turn(block.batch, block.kv_head, tile);
-      for (size_t p = 0; p < used_panels_; ++p) RunTile(p, tile, part);
-    }
-    for (size_t p = 0; p < used_panels_; ++p) {
-      if (!has_values_[p]) ClearValues(part, p);
-    }
-  }
+  void RunChunk(int64_t chunk, float* part) override { RunTiles(chunk, part, /*is_only=*/false); }
+
+  void RunOnly(int64_t chunk) override { RunTiles(chunk, total_.get(), /*is_only=*/true); }
 
   void Merge(const float* part) override {
     const Floats d;
@@ -136,12 +100,7 @@ class PanelKernel final : public BlockKernel {
   }
 
   void Finish() override {
-    for (size_t p = 0; p < used_panels_; ++p) {
-      const RowSums sums = SumsOf(total_.get(), p);
-      WriteOuts(call_, rows_, FirstRow(p), LastRow(p), sums,
-                {ValueSums(total_.get(), p), value_step_});
-      if (call_.lse) WriteLses(call_, rows_, FirstRow(p), LastRow(p), sums);
-    }
+    for (size_t p = 0; p < used_panels_; ++p) FinishPanel(p);
   }
 
  private:
@@ -167,158 +126,136 @@ class PanelKernel final : public BlockKernel {
 
   size_t RowsOf(size_t p) const { return static_cast<size_t>(LastRow(p) - FirstRow(p)); }
 
-  void PackQueries(size_t p) {
-    for (size_t v = 0; v < vectors_ && FirstRow(p) + static_cast<int64_t>(v * lanes_) < LastRow(p);
-         ++v) {
-      PackVector(p, v);
+  // A hidden key's weight of 0 times NaN or infinity is NaN. That shows in sums, where it stays; so values are
+  // looked at only when it does.
+  void RunTiles(int64_t chunk, float* part, bool is_only) {
+    are_finite_ = true;
+    RunTilesOnce(chunk, part, is_only, /*is_careful=*/false);
+    if (!are_finite_) RunTilesOnce(chunk, part, is_only, /*is_careful=*/true);
+  }
+
+  // Each panel is finished as soon as its sums are complete, if this is the only chunk.
+  void RunTilesOnce(int64_t chunk, float* part, bool is_only, bool is_careful) {
+    for (size_t p = 0; p < used_panels_; ++p) {
+      ClearSums(part, p);
+      has_values_[p] = has_hidden_[p] = is_complete_[p] = false;
     }
-    SetCommonKeys(p);
-  }
-
-  // Rows whose elements lie side by side are read there, others by way of scratch.
-  void PackVector(size_t p, size_t v) {
-    if (head_dim_ == 0) return;
-    const int64_t batch = rows_.block().batch;
-    if (call_.fp8 || call_.q.strides[3] != 1) {
-      return PackRows<float>(p, v, /*ahead=*/0, [&](int64_t r, size_t lane, const float*) {
-        float* const scratch = row_.get() + lane * row_step_;
-        reader_.Query(batch, rows_[r].head, rows_[r].i, scratch);
-        return scratch;
-      });
-    }
-    WithStorage(call_.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const int64_t step = call_.q.strides[2];
-      PackRows<T>(p, v, static_cast<size_t>(step) * lanes_,
-                  [&](int64_t r, size_t lane, const T* before) {
-                    if (lane > 0 && !rows_.StartsHead(r)) return before + step;
-                    return call_.QueryAt<T>(batch, rows_[r].head, rows_[r].i).data;
-                  });
-    });
-  }
-
-  // data_of(row, lane, where those of the lane before lie) is where a row's elements lie. Lanes behind
-  // the last row repeat it.
-  template <typename T, typename DataOf>
-  void PackRows(size_t p, size_t v, size_t ahead, const DataOf& data_of) {
-    const T* rows[kLanes];
-    for (size_t lane = 0; lane < lanes_; ++lane) {
-      const auto r = FirstRow(p) + static_cast<int64_t>(v * lanes_ + lane);
-      const T* const before = lane == 0 ? nullptr : rows[lane - 1];
-      rows[lane] = r < LastRow(p) ? data_of(r, lane, before) : before;
-    }
-    Transpose(rows, head_dim_, fast_.query_factor, QueriesOf(p) + v * lanes_, width_, ahead);
-  }
-
-  float* QueriesOf(size_t p) const { return queries_.get() + p * head_dim_ * width_; }
-
-  // The keys that length, causality and window let every row of the panel see.
-  void SetCommonKeys(size_t p) {
-    KeySpan& common = common_keys_[p];
-    common = rows_[FirstRow(p)].keys;
-    for (int64_t r = FirstRow(p); r < LastRow(p); ++r) {
-      common.first = std::max(common.first, rows_[r].keys.first);
-      common.last = std::min(common.last, rows_[r].keys.last);
-    }
-  }
-
-  void RunTile(size_t p, const Tile& tile, float* part) {
-    TilePlan plan;
-    MakePlan(p, tile, plan);
-    if (plan.count == 0) return;
-    if (fast_.has_masks && !rows_.SeesAny(tile, FirstRow(p), LastRow(p))) return;
-    ComputeScores(p, tile, plan);
-    TakeMaxima(p, part, plan);
-    const ScoreTile weights{scores_.get(), static_cast<int64_t>(width_), 1};
-    const bool all_finite = !(plan.has_hidden || fast_.has_masks) || tile_.ValuesAreFinite();
-    const FloatRows values = all_finite ? tile_.Values() : tile_.FiniteValues();
-    if (plan.has_hidden) {
-      AddVisibleValues(p, values, part);
-    } else {
-      AddValues(p, 0, RowsOf(p), {0, static_cast<int32_t>(tile.count)}, values, part);
-    }
-    has_values_[p] = true;
-    if (all_finite) return;
-    const ScoreTile sums{ValueSums(part, p), 1, static_cast<int64_t>(value_step_)};
-    tile_.AddOthers(rows_, FirstRow(p), LastRow(p), weights, sums);
-  }
-
-  void MakePlan(size_t p, const Tile& tile, TilePlan& plan) {
-    const auto keys = static_cast<size_t>(tile.count);
-    const size_t used = (RowsOf(p) + lanes_ - 1) / lanes_;
-    if (common_keys_[p].first <= tile.first && tile.first + tile.count <= common_keys_[p].last) {
-      plan.segments[plan.count++] = {0, keys, 0, used};
-      return;
-    }
-    plan.has_hidden = true;
-    SetRanges(p, tile);
-    RowRange ranges[kVectors];
-    for (size_t v = 0; v < used; ++v) ranges[v] = UnionOfVector(v);
-    for (size_t n = 0; n < keys; n += kRows) {
-      AddToPlan({n, std::min(n + kRows, keys), 0, used}, ranges, plan);
-    }
-  }
-
-  // What each row of the panel may see of the tile; lanes behind the last row
-  // repeat it.
-  void SetRanges(size_t p, const Tile& tile) {
-    for (size_t r = 0; r < width_; ++r) {
-      const size_t row = std::min(r, RowsOf(p) - 1);
-      const TileRange range = rows_.RangeIn(tile, FirstRow(p) + static_cast<int64_t>(row));
-      from_[r] = range.empty() ? int32_t{kTile} : static_cast<int32_t>(range.first);
-      to_[r] = range.empty() ? 0 : static_cast<int32_t>(range.last);
-    }
-  }
-
-  // Of what the rows of vector v see, as SetRanges has it; and what all of them see.
-  RowRange UnionOfVector(size_t v) const {
-    const Integers d;
-    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + v * lanes_))),
-            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + v * lanes_)))};
-  }
-  RowRange CommonOfVector(size_t v) const {
-    const Integers d;
-    return {hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, from_ + v * lanes_))),
-            hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, to_ + v * lanes_)))};
-  }
-
-  // What kRowsTogether rows from r on see, or as many as there are lanes.
-  RowRange UnionOfFew(size_t r) const {
-    const hn::CappedTag<int32_t, kRowsTogether> d;
-    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + r))),
-            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + r)))};
-  }
-
-  // Adds the keys of `next` for the vectors that they concern, and those between.
-  static void AddToPlan(Segment next, const RowRange* ranges, TilePlan& plan) {
-    const auto concerns = [&](size_t v) {
-      return static_cast<size_t>(ranges[v].first)<next.last&& static_cast<size_t>(ranges[v].last)>
-          next.first;
-    };
-    while (next.vectors() > 0 && !concerns(next.first_vector)) ++next.first_vector;
-    while (next.vectors() > 0 && !concerns(next.last_vector - 1)) --next.last_vector;
-    if (next.vectors() == 0) return;
-    if (plan.count > 0) {
-      Segment& back = plan.segments[plan.count - 1];
-      if (back.last == next.first && back.first_vector == next.first_vector &&
-          back.last_vector == next.last_vector) {
-        back.last = next.last;
-        return;
+    const Block& block = rows_.block();
+    const int64_t end = std::min((chunk + 1) * kChunk, rows_.keys().last);
+    for (int64_t first = chunk * kChunk; first < end; first += kTile) {
+      if (first + kTile <= rows_.keys().first) continue;
+      const int64_t stored = call_.StoredKeys(block.batch);
+      const Tile tile{first, std::min(kTile, stored - first)};
+      tile_.Turn(block.batch, block.kv_head, tile);
+      for (size_t p = 0; p < used_panels_; ++p) {
+        if (is_complete_[p]) continue;
+        is_complete_[p] = first + kTile >= std::min(end, keys_[p].end());
+        const bool is_written = RunTile(p, tile, part, is_careful, is_only && is_complete_[p]);
+        if (is_complete_[p] && !is_written) CompletePanel(p, part, is_only);
       }
     }
-    plan.segments[plan.count++] = next;
+  }
+
+  void CompletePanel(size_t p, float* part, bool is_only) {
+    if (!has_values_[p]) ClearValues(part, p);
+    if (has_hidden_[p] && !ValueSumsAreFinite(p, part)) are_finite_ = false;
+    if (is_only) FinishPanel(p);
+  }
+
+  bool ValueSumsAreFinite(size_t p, float* part) const {
+    const Floats d;
+    const float* const sums = ValueSums(part, p);
+    Vector watched = hn::Zero(d);
+    for (size_t n = 0; n < RowsOf(p) * value_step_; n += lanes_) {
+      watched = hn::MulAdd(hn::LoadU(d, sums + n), hn::Zero(d), watched);
+    }
+    return hn::AllTrue(d, hn::Eq(watched, watched));
+  }
+
+  void FinishPanel(size_t p) {
+    const RowSums sums = SumsOf(total_.get(), p);
+    WriteOuts(call_, rows_, FirstRow(p), LastRow(p), sums,
+              {ValueSums(total_.get(), p), value_step_});
+    if (call_.lse) WriteLses(call_, rows_, FirstRow(p), LastRow(p), sums);
+  }
+
+  // What is summed goes to out straight from registers if the tile `completes` the panel's sums and its
+  // rows of out allow it. Returns whether it did.
+  bool RunTile(size_t p, const Tile& tile, float* part, bool is_careful, bool completes) {
+    TilePlan plan;
+    keys_[p].MakePlan(tile, plan);
+    if (plan.count == 0) return false;
+    if (fast_.has_masks && !rows_.SeesAny(tile, FirstRow(p), LastRow(p))) return false;
+    ComputeScores(p, tile, plan);
+    TakeMaxima(p, part, plan);
+    const bool has_hidden = plan.has_hidden || fast_.has_masks;
+    has_hidden_[p] = has_hidden_[p] || has_hidden;
+    const bool all_finite = !(is_careful && has_hidden) || tile_.ValuesAreFinite();
+    const FloatRows values = ValuesOf(all_finite);
+    if (completes && all_finite && !is_careful && WritesStraight(p)) {
+      WriteOutsOfTile(p, plan, values, tile.count, part);
+      return true;
+    }
+    const Sums sums{ValueSums(part, p), value_step_};
+    AddTileValues(p, plan, values, tile.count, part, sums);
+    has_values_[p] = true;
+    if (all_finite) return false;
+    const ScoreTile weights{scores_.get(), static_cast<int64_t>(width_), 1};
+    tile_.AddOthers(rows_, FirstRow(p), LastRow(p), weights,
+                    {sums.data, 1, static_cast<int64_t>(value_step_)});
+    return false;
+  }
+
+  FloatRows ValuesOf(bool all) {
+    if (tile_.uses_dots()) return all ? tile_.ValuePairs() : tile_.FinitePairs();
+    return all ? tile_.Values() : tile_.FiniteValues();
+  }
+
+  // Whether the panel's rows of out are whole vectors, one stride after the other.
+  bool WritesStraight(size_t p) const {
+    return (kInVectors<Eigen::half> || call_.dtype != DType::kF16) && call_.value_dim > 0 &&
+           call_.out.strides[3] == 1 && static_cast<size_t>(call_.value_dim) == value_step_ &&
+           rows_[FirstRow(p)].head == rows_[LastRow(p) - 1].head;
+  }
+
+  void WriteOutsOfTile(size_t p, const TilePlan& plan, const FloatRows& values, int64_t keys,
+                       float* part) {
+    const Floats d;
+    HWY_ALIGN float factors[kVectors * kLanes];
+    const RowSums sums = SumsOf(part, p);
+    for (size_t n = 0; n < RowsOf(p); n += lanes_) hn::Store(ReciprocalOf(sums, n), d, factors + n);
+    const BlockRow& row = rows_[FirstRow(p)];
+    bool* const are_finite = has_hidden_[p] ? &are_finite_ : nullptr;
+    WithStorage(call_.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      if constexpr (kInVectors<T>) {
+        const Results<T> results{call_.OutAt<T>(rows_.block().batch, row.head, row.i).data,
+                                 static_cast<size_t>(call_.out.strides[2]), factors, are_finite};
+        AddTileValues(p, plan, values, keys, part, results);
+      }
+    });
+    if (call_.lse) WriteLses(call_, rows_, FirstRow(p), LastRow(p), sums);
   }
 
   void ComputeScores(size_t p, const Tile& tile, const TilePlan& plan) {
-    const FloatRows keys = tile_.Keys();
+    const FloatRows keys = tile_.uses_dots() ? tile_.KeyPairs() : tile_.Keys();
     const auto step = static_cast<size_t>(keys.step);
     for (const Segment& s : plan.all()) {
       const size_t lane = s.first_vector * lanes_;
       float* const scores = scores_.get() + s.first * width_ + lane;
-      Accumulate<kRows, kVectors, /*kByRow=*/true, float>(
-          s.keys(), s.vectors(), {keys.data + s.first * step, step, 1},
-          {QueriesOf(p) + lane, width_}, {scores, width_}, head_dim_,
-          /*is_fresh=*/true);
+      const float* const queries = queries_.Of(p) + lane;
+      const Factors factors{keys.data + s.first * step, step, 1};
+      const Sums sums{scores, width_};
+      if (kHasDots && tile_.uses_dots()) {
+        AccumulateTo<kRows, kVectors, /*kByRow=*/true, Pair>(
+            ScaledSums{scores, width_, fast_.query_factor}, s.keys(), s.vectors(), factors,
+            {reinterpret_cast<const Pair*>(queries), width_}, sums, queries_.depth(),
+            /*is_fresh=*/true);
+      } else {
+        Accumulate<kRows, kVectors, /*kByRow=*/true, float>(s.keys(), s.vectors(), factors,
+                                                            {queries, width_}, sums,
+                                                            queries_.depth(), /*is_fresh=*/true);
+      }
       if (fast_.cap != 0) CapScores(scores, s);
     }
     if (call_.alibi_slopes || fast_.has_masks || plan.has_hidden) AdjustScores(p, tile, plan);
@@ -346,35 +283,7 @@ class PanelKernel final : public BlockKernel {
       if (call_.bias || call_.alibi_slopes) rows_.AddBiases(tile, keys, first, last, scores);
       if (fast_.has_masks) rows_.HideMasked(tile, keys, first, last, scores);
     }
-    for (size_t v = 0; v < vectors_ && plan.has_hidden; ++v) HideOutside(v, plan);
-  }
-
-  // Sets the scores of vector v that are outside of their row's range to -infinity.
-  void HideOutside(size_t v, const TilePlan& plan) {
-    const Floats d;
-    const Integers integers;
-    const RowRange common = CommonOfVector(v);
-    const Vector from = hn::ConvertTo(d, hn::LoadU(integers, from_ + v * lanes_));
-    const Vector to = hn::ConvertTo(d, hn::LoadU(integers, to_ + v * lanes_));
-    for (const Segment& s : plan.all()) {
-      if (v < s.first_vector || v >= s.last_vector) continue;
-      const size_t begin = std::clamp(static_cast<size_t>(common.first), s.first, s.last);
-      const size_t end = std::clamp(static_cast<size_t>(common.last), begin, s.last);
-      HideOthers(v, s.first, begin, from, to);
-      HideOthers(v, end, s.last, from, to);
-    }
-  }
-
-  // Of keys first .. last and vector v, those that are not within [from, to).
-  void HideOthers(size_t v, size_t first, size_t last, Vector from, Vector to) {
-    const Floats d;
-    for (size_t n = first; n < last; ++n) {
-      float* const score = scores_.get() + n * width_ + v * lanes_;
-      const Vector key = hn::Set(d, static_cast<float>(n));
-      const auto visible = hn::And(hn::Ge(key, from), hn::Lt(key, to));
-      const Vector hidden = hn::Set(d, kMinusInfinity);
-      hn::Store(hn::IfThenElse(visible, hn::Load(d, score), hidden), d, score);
-    }
+    keys_[p].HideOutside(plan, scores_.get(), width_);
   }
 
   // The online softmax: new maxima, weights in place of scores, what was summed scaled to them.
@@ -388,14 +297,19 @@ class PanelKernel final : public BlockKernel {
         RaiseMaximum<count()>(scores, width_, s.keys(), max + s.first_vector);
       });
     }
-    for (size_t v = 0; v < vectors_; ++v) {
-      shift[v] = ShiftOf(max[v]);
-      weight[v] = hn::Zero(d);
-    }
+    for (size_t v = 0; v < vectors_; ++v) shift[v] = ShiftOf(max[v]);
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v) weight[v] = hn::Zero(d);
     for (const Segment& s : plan.all()) {
       OfSegment(s, [&](auto count, float* scores) HWY_ATTR {
-        Exponentiate<count()>(scores, width_, s.keys(), shift + s.first_vector,
-                              weight + s.first_vector);
+        if (kHasDots && tile_.uses_dots()) {
+          float* const pairs = pairs_.get() + s.first / 2 * width_ + s.first_vector * lanes_;
+          ExponentiatePairs<count()>(scores, width_, s.keys(), shift + s.first_vector,
+                                     weight + s.first_vector, pairs);
+        } else {
+          Exponentiate<count()>(scores, width_, s.keys(), shift + s.first_vector,
+                                weight + s.first_vector);
+        }
       });
     }
     for (size_t v = 0; v < vectors_; ++v) {
@@ -433,46 +347,62 @@ class PanelKernel final : public BlockKernel {
     }
   }
 
-  // Few rows at a time, for they see different keys. What some of them do not
-  // see has a weight of 0.
-  void AddVisibleValues(size_t p, const FloatRows& values, float* part) const {
+  // The weights of the tile times its values. Where rows see different keys, few rows at a time: what some of
+  // them do not see has a weight of 0.
+  template <typename Target>
+  void AddTileValues(size_t p, const TilePlan& plan, const FloatRows& values, int64_t keys,
+                     float* part, const Target& target) const {
+    if (!plan.has_hidden) {
+      return AddValues(p, 0, RowsOf(p), {0, static_cast<int32_t>(keys)}, values, part, target);
+    }
     const size_t together = std::min(kRowsTogether, lanes_);
     for (size_t r = 0; r < RowsOf(p); r += together) {
-      AddValues(p, r, std::min(r + together, RowsOf(p)), UnionOfFew(r), values, part);
+      AddValues(p, r, std::min(r + together, RowsOf(p)), keys_[p].UnionOfFew(r), values, part,
+                target);
     }
   }
 
-  // To rows first .. last of the panel, which have sums already or begin with
-  // these.
+  // For rows first .. last of the panel, which have sums already or begin with these. A key more, to make
+  // a pair whole, lies in the same segment, with a weight of 0, or is none and 0 itself.
+  template <typename Target>
   void AddValues(size_t p, size_t first, size_t last, const RowRange& keys, const FloatRows& values,
-                 float* part) const {
-    const size_t count = static_cast<size_t>(std::max(keys.last - keys.first, 0));
-    const size_t key = count == 0 ? 0 : static_cast<size_t>(keys.first);
+                 float* part, const Target& target) const {
+    const size_t begin = keys.first < keys.last ? static_cast<size_t>(keys.first) : 0;
+    const size_t end = keys.first < keys.last ? static_cast<size_t>(keys.last) : 0;
     const auto step = static_cast<size_t>(values.step);
-    Accumulate<kTall, kTallVectors, /*kByRow=*/false, float>(
-        last - first, value_step_ / lanes_, {scores_.get() + key * width_ + first, 1, width_},
-        {values.data + key * step, step}, {ValueSums(part, p) + first * value_step_, value_step_},
-        count, !has_values_[p]);
+    const size_t vectors = value_step_ / lanes_;
+    const Sums sums{ValueSums(part, p) + first * value_step_, value_step_};
+    const Target rows = target.From(first, 0);
+    if (kHasDots && tile_.uses_dots()) {
+      const float* const data = values.data + begin / 2 * step;
+      AccumulateTo<kTall, kTallVectors, /*kByRow=*/false, Pair>(
+          rows, last - first, vectors, {pairs_.get() + begin / 2 * width_ + first, 1, width_},
+          {reinterpret_cast<const Pair*>(data), step}, sums, HalfUp(end) - begin / 2,
+          !has_values_[p]);
+    } else {
+      AccumulateTo<kTall, kTallVectors, /*kByRow=*/false, float>(
+          rows, last - first, vectors, {scores_.get() + begin * width_ + first, 1, width_},
+          {values.data + begin * step, step}, sums, end - begin, !has_values_[p]);
+    }
   }
 
   const FastCall& fast_;
   const CallView& call_;
-  const size_t lanes_, vectors_, width_,
-      panels_;  // rows a vector, vectors a panel, rows a panel
-  const size_t head_dim_;
+  // Rows a vector, vectors a panel, rows a panel, panels a block.
+  const size_t lanes_, vectors_, width_, panels_;
   const size_t value_step_;  // value_dim, padded
   const size_t panel_size_;  // of a part, in floats
   BlockRows rows_;
   KeyTile tile_;
-  const RowReader reader_;
-  AlignedFloats queries_;  // [panels, head_dim, width]
-  AlignedFloats scores_;   // [kTile, width]
-  AlignedFloats total_;    // a part
-  const size_t row_step_;  // head_dim, padded
-  AlignedFloats row_;      // [lanes, row_step]: queries on their way from storage
-  KeySpan common_keys_[kMaxPanels];
-  bool has_values_[kMaxPanels] = {};  // whether the part has sums of values, else they begin at 0
-  int32_t from_[kVectors * kLanes], to_[kVectors * kLanes];  // of SetRanges
+  PanelQueries queries_;
+  AlignedFloats scores_;  // [kTile, width]
+  AlignedFloats pairs_;   // [kTile / 2, width]: weights, where dots are used
+  AlignedFloats total_;   // a part
+  PanelKeys keys_[kMaxPanels];
+  // Of each panel: whether the part has sums of values, else they begin at 0; whether hidden keys, with a weight
+  // of 0, are among what is summed; whether no row sees more keys of the chunk.
+  bool has_values_[kMaxPanels] = {}, has_hidden_[kMaxPanels] = {}, is_complete_[kMaxPanels] = {};
+  bool are_finite_ = true;  // whether all sums with hidden keys among them are
   size_t used_panels_ = 0;
 };
 

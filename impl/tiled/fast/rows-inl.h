@@ -93,7 +93,9 @@ HWY_INLINE Vector LoadBlocks(const T* const* rows, size_t c) {
 template <typename T>
 HWY_INLINE void StoreColumns(Vector x, Vector factor, float* out, size_t out_step) {
   const Floats d;
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (std::is_same_v<T, Pair>) {
+    hn::StoreU(x, d, out);
+  } else if constexpr (sizeof(T) == sizeof(float)) {
     hn::StoreU(hn::Mul(x, factor), d, out);
   } else {
     hn::StoreU(hn::Mul(FirstOfPairs(x, T()), factor), d, out);
@@ -178,7 +180,17 @@ class RowFetcher {
   size_t row_, next_;
 };
 
-// out[c * out_step + n] = rows[n][c] * factor for one vector of rows and c < columns. Meanwhile the rows
+// An element times the factor; of pairs, their bits.
+template <typename T>
+HWY_INLINE void StoreElement(const T& element, float factor, float* out) {
+  if constexpr (std::is_same_v<T, Pair>) {
+    std::memcpy(out, &element, sizeof element);
+  } else {
+    *out = static_cast<float>(element) * factor;
+  }
+}
+
+// out[c * out_step + n] = rows[n][c] * factor, or the pair rows[n][c], for one vector of rows and c < columns. Meanwhile the rows
 // that lie `ahead` elements behind these are fetched, unless it is 0.
 template <typename T>
 HWY_NOINLINE void Transpose(const T* const* rows, size_t columns, float factor, float* out,
@@ -209,8 +221,19 @@ HWY_NOINLINE void Transpose(const T* const* rows, size_t columns, float factor, 
 #endif
   for (; c < columns; ++c) {
     for (size_t n = 0; n < kLanes; ++n) {
-      out[c * out_step + n] = static_cast<float>(rows[n][c]) * factor;
+      StoreElement(rows[n][c], factor, out + c * out_step + n);
     }
+  }
+}
+
+// Likewise rows of bf16, in pairs of columns; the last is with 0 if it is alone.
+inline void TransposePairs(const Eigen::bfloat16* const* rows, size_t columns, float* out,
+                           size_t out_step, size_t ahead) {
+  const Pair* pairs[kLanes];
+  for (size_t n = 0; n < kLanes; ++n) pairs[n] = reinterpret_cast<const Pair*>(rows[n]);
+  Transpose(pairs, columns / 2, 1, out, out_step, ahead / 2);
+  for (size_t n = 0; n < kLanes && columns % 2 == 1; ++n) {
+    StoreElement(Pair{BitsOf(rows[n][columns - 1]), 0}, 1, out + columns / 2 * out_step + n);
   }
 }
 

@@ -60,6 +60,7 @@ void RunBlock(const FastCall& fast, const Block& block, BlockKernel& kernel, flo
   kernel.Start(block);
   const KeySpan chunks = ChunksOf(kernel);
   int64_t c = chunks.first;
+  if (chunks.last - c == 1 && !fast.call.sinks) return kernel.RunOnly(c);
   if (c < chunks.last && !fast.call.sinks) {
     kernel.RunChunk(c++, kernel.Total());
   } else {

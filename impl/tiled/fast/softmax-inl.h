@@ -66,6 +66,36 @@ HWY_INLINE void Exponentiate(float* scores, size_t step, size_t keys, const Vect
   for (size_t v = 0; v < kV; ++v) sums[v] = sum[v];
 }
 
+// Likewise, and puts the weights of keys 2 n and 2 n + 1, rounded, in pairs[n * step + v * lanes]; a last one
+// alone is with 0.
+template <size_t kV>
+HWY_INLINE void ExponentiatePairs(float* scores, size_t step, size_t keys, const Vector* shift,
+                                  Vector* sums, float* pairs) {
+  const Floats d;
+  const size_t lanes = hn::Lanes(d);
+  Vector sum[kV];
+#pragma GCC unroll 8
+  for (size_t v = 0; v < kV; ++v) sum[v] = sums[v];
+  for (size_t n = 0; n < keys; n += 2) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kV; ++v) {
+      float* const score = scores + n * step + v * lanes;
+      const Vector first = Exp2(hn::Sub(hn::LoadU(d, score), shift[v]));
+      hn::StoreU(first, d, score);
+      sum[v] = hn::Add(sum[v], first);
+      Vector second = hn::Zero(d);
+      if (n + 1 < keys) {
+        second = Exp2(hn::Sub(hn::LoadU(d, score + step), shift[v]));
+        hn::StoreU(second, d, score + step);
+        sum[v] = hn::Add(sum[v], second);
+      }
+      hn::StoreU(PairsOf(first, second), d, pairs + n / 2 * step + v * lanes);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t v = 0; v < kV; ++v) sums[v] = sum[v];
+}
+
 // The sums of some rows so far, two floats a row; what else is summed belongs to the caller.
 struct RowSums {
   float* max;
