@@ -163,7 +163,8 @@ Verdict FailUnmoved(const Evidence& evidence, std::string_view output,
   const size_t call = std::abs(got - due[0]) > std::abs(got - due[1]) ? 0 : 1;
   Verdict failed = FailAt(
       evidence.cases[call].problem, output, at, due[call], got, 0,
-      fmt::format("two answers were due, and the same bits came twice: {} has no effect", what));
+      fmt::format("two answers were due, and the same bits came twice: no effect of {} is seen",
+                  what));
   failed.call = call;
   return failed;
 }

@@ -67,11 +67,20 @@ bool IsOfAValue(const ReportedFinding* reported) {
   return cause == Cause::kValue || cause == Cause::kNan || cause == Cause::kInf;
 }
 
+// Of a model, whose cases no measure of kernels tells apart, the one with the shorter case shows more.
+bool ShowsMore(const ReportedFinding& a, const ReportedFinding& b) {
+  if (a.case_text.empty() || b.case_text.empty()) return ShowsBetter(a.finding, b.finding);
+  const auto rank = [](const ReportedFinding& one) {
+    return std::tuple(one.finding.verdict.likely_cause.empty(), one.case_text.size());
+  };
+  return rank(a) != rank(b) ? rank(a) < rank(b) : ShowsBetter(a.finding, b.finding);
+}
+
 // The order within a group.
 void SortByShowing(const std::string& kind, Findings& findings) {
   std::ranges::sort(findings, [&](const auto* a, const auto* b) {
     const bool other_a = KindOf(VerdictOf(a)) != kind, other_b = KindOf(VerdictOf(b)) != kind;
-    return other_a != other_b ? other_b : ShowsBetter(a->finding, b->finding);
+    return other_a != other_b ? other_b : ShowsMore(*a, *b);
   });
 }
 

@@ -20,8 +20,9 @@ constexpr std::string_view kFeatures[] = {
     "causal", "window", "key_lengths", "query_lengths", "prefix_lengths", "documents", "block_mask",
     "mask",   "bias",   "softcap",     "alibi",         "sinks",          "dropout",   "fp8",
     "past",   "pages",  "ring",        "packed",        "gradients"};
-constexpr std::string_view kSizesAndTypes[] = {"batch > 1",   "q_heads > 1", "q_heads > kv_heads",
-                                               "dtype = f64", "dtype = f16", "dtype = bf16"};
+constexpr std::string_view kOutputsSizesAndTypes[] = {
+    "weights",     "lse",         "batch > 1",   "q_heads > 1", "q_heads > kv_heads",
+    "dtype = f64", "dtype = f16", "dtype = bf16"};
 
 const Case& CaseAtFault(const Finding& finding) {
   return finding.derived ? *finding.derived : finding.smallest;
@@ -46,7 +47,7 @@ std::vector<std::string_view> SharedOf(std::span<const std::string_view> conditi
 
 std::string SharedFeatures(const std::vector<const ReportedFinding*>& findings) {
   std::vector<std::string_view> shared = SharedOf(kFeatures, findings);
-  const std::vector<std::string_view> more = SharedOf(kSizesAndTypes, findings);
+  const std::vector<std::string_view> more = SharedOf(kOutputsSizesAndTypes, findings);
   shared.insert(shared.end(), more.begin(), more.end());
   return fmt::format("{}", fmt::join(shared, ", "));
 }

@@ -105,6 +105,9 @@ bool HasFp8(const Case& c) {
 bool HasGradients(const Case& c) {
   return c.problem.want_gradients;
 }
+bool HasSomeMask(const Case& c) {
+  return HasMask(c) || HasBias(c);
+}
 bool MayHide(const Case& c) {
   return IsCausal(c) || HasWindow(c) || HasLengths(c) || HasMask(c) || HasBias(c) ||
          HasDocuments(c) || HasBlocks(c);
@@ -125,6 +128,7 @@ constexpr CauseFeature kFeatures[] = {
     {"diagonal-slid", HasDiagonal},
     {"triangle-repeated", IsCausal},
     {"window-ignored", HasWindow},
+    {"packed-row-index", HasHeads},
     {"window-left-end", HasWindow},
     {"window-right-end", HasWindow},
     {"lengths-ignored", HasLengths},
@@ -135,7 +139,7 @@ constexpr CauseFeature kFeatures[] = {
     {"mask-inverted", HasMask},
     {"mask-added", HasMask},
     {"mask-transposed", HasMask},
-    {"mask-head-major", HasMask},
+    {"mask-head-major", HasSomeMask},
     {"bias-ignored", HasBias},
     {"bias-as-mask", HasBias},
     {"documents-ignored", HasDocuments},
@@ -179,6 +183,7 @@ constexpr CauseFeature kFeatures[] = {
     {"hidden-nonfinite", MayHide},
     {"key-too-many", MayHide},
     {"empty-row", HasEmptyRow},
+    {"hidden-tile", MayHide},
     {"gradient-scale", HasGradients},
     {"gradient-delta", HasGradients},
     {"gradient-softcap", HasGradients},

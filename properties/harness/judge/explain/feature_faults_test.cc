@@ -1,6 +1,7 @@
 #include "properties/harness/judge/explain/feature_faults.h"
 
 #include <cmath>
+#include <random>
 
 #include "properties/harness/judge/explain/testing.h"
 
@@ -124,6 +125,63 @@ std::vector<FaultyKernel> FeatureFaults() {
 
 TEST(FeatureFaultsTest, FeaturesThatAreIgnoredOrTakenOtherwiseAreNamed) {
   ExpectNamed(FeatureFaults());
+}
+
+// The kernel sees what `sees` says in place of what the problem does; what it must not see is given by a mask.
+std::function<Outcome(Problem, Inputs)> Sees(
+    std::function<bool(const Problem&, const Row&, int64_t)> sees) {
+  return [sees](const Problem& p, const Inputs& inputs) {
+    Problem seen = p;
+    BitPlane plane{p.WeightsShape(), 4, {}};
+    ForEachRow(p, [&](const Row& row) {
+      for (int64_t j = 0; j < p.kv_len; ++j) plane.bits.push_back(sees(p, row, j) ? 1 : 0);
+    });
+    seen.causal = false;
+    seen.window = {};
+    seen.key_lengths.reset();
+    seen.prefix_lengths.reset();
+    seen.mask = std::move(plane);
+    return RoundedOutcome(seen, inputs);
+  };
+}
+
+TEST(FeatureFaultsTest, PlacesThatAreTakenForOthersAreNamed) {
+  const auto window = [](Problem& p) {
+    p.causal = true;
+    p.diagonal_offset = {4, 4};
+    p.window = {3, 1};
+  };
+  const auto packed_left = [](const Problem& p, const Row& row, int64_t j) {
+    const int64_t place = row.query + p.DiagonalOffset(row.batch);
+    return j <= place && j >= row.query * 2 + row.head % 2 + p.DiagonalOffset(row.batch) - 3;
+  };
+  const auto packed = [](const Problem& p, const Row& row, int64_t j) {
+    return j <= row.head % 2 * p.q_len + row.query + p.DiagonalOffset(row.batch);
+  };
+  const auto prefix = [](Problem& p) {
+    p.causal = true;
+    p.prefix_lengths = {7, 6};
+    p.key_lengths = {5, 9};
+  };
+  const auto reopened = [](const Problem& p, const Row& row, int64_t j) {
+    const auto b = static_cast<size_t>(row.batch);
+    return j < (*p.prefix_lengths)[b] || (j <= row.query && j < (*p.key_lengths)[b]);
+  };
+  const auto masks = [](Problem& p) {
+    std::mt19937_64 random(6);
+    p.mask = BitPlane{{2, 1, 7, 11}, 4, {}};
+    for (int n = 0; n < 2 * 7 * 11; ++n) p.mask->bits.push_back(random() % 3 != 0);
+  };
+  const auto repeated = [](const Problem& p, const Row& row, int64_t j) {
+    return p.mask->At((row.batch * p.q_heads + row.head) % p.batch, 0, row.query, j) != 0;
+  };
+  ExpectNamed({{"packed-row-index", window, Sees(packed_left)},
+               {"packed-row-index", Causal, Sees(packed)},
+               {"lengths-ignored", prefix, Sees(reopened)},
+               {"lengths-mistaken", Padded, Solves([](Problem& p) {
+                  p.key_lengths = {9, 9};
+                })},
+               {"mask-head-major", masks, Sees(repeated)}});
 }
 
 // A number that is free would explain any one row: round ones are named, and those that all rows agree on.

@@ -71,6 +71,14 @@ FeatureChanges MisreadScales(const Problem& p) {
         changes);
     Add(
         kClass,
+        fmt::format("the scale{} of 8-bit {} were applied twice", is_one ? "" : "s", tensors.name),
+        [tensors](Problem& q, Inputs& inputs) {
+          Rescale(
+              tensors, [](double scale) { return scale; }, q, inputs);
+        },
+        changes);
+    Add(
+        kClass,
         fmt::format("8-bit {} were divided by {}", tensors.name,
                     is_one ? "its scale" : "their scales"),
         [tensors](Problem& q, Inputs& inputs) {

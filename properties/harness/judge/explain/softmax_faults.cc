@@ -106,7 +106,9 @@ void AddFittedScale(HypothesisBank& bank) {
   const auto fitted = FitScale(bank.scene(), bank.witness());
   if (!fitted) return;
   const double factor = *fitted / bank.problem().EffectiveScale();
-  bank.AddRule("scale", fmt::format("the scale were off by a factor of {:.6g}", factor),
+  const bool is_close = fmt::format("{:.6g}", factor) == "1";
+  bank.AddRule("scale",
+               fmt::format("the scale were off by a factor of {:.{}g}", factor, is_close ? 12 : 6),
                [scale = *fitted](RowRule& rule) { rule.scale = scale; });
 }
 
@@ -176,8 +178,11 @@ void AddEmptyRows(HypothesisBank& bank) {
                return rule;
              });
   };
-  add("an empty row were the softmax over all keys", false, false);
-  add("an empty row were the mean of all values", false, true);
+  add("an empty row were the softmax over all keys, as if a finite number were added to hidden "
+      "scores",
+      false, false);
+  add("an empty row were the mean of all values, as if hidden scores were one finite number", false,
+      true);
   add("an empty row were the softmax over the keys within the length", true, false);
   add("an empty row were the mean of the values within the length", true, true);
 }

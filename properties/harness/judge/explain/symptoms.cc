@@ -28,8 +28,9 @@ class Symptoms {
 
   std::vector<Explanation> Strong(CausesWanted wanted) const {
     std::vector<Explanation> found;
-    for (const auto look : {&Symptoms::ZeroOverZero, &Symptoms::StartingMaximum,
-                            &Symptoms::HiddenMaximum, &Symptoms::SharedMaximum, &Symptoms::Leak}) {
+    for (const auto look :
+         {&Symptoms::HiddenTile, &Symptoms::ZeroOverZero, &Symptoms::StartingMaximum,
+          &Symptoms::HiddenMaximum, &Symptoms::SharedMaximum, &Symptoms::Leak}) {
       Explanation one = (this->*look)();
       if (!one.phrase.empty()) found.push_back(std::move(one));
       if (!found.empty() && wanted == CausesWanted::kBest) break;
@@ -96,6 +97,62 @@ class Symptoms {
       if (LaneIsWrong(row, d)) return true;
     }
     return false;
+  }
+
+  // Whether the row sees keys, but none of [first, first + tile).
+  bool HidesTile(const Row& row, int64_t first, int64_t tile) const {
+    if (SeesNoKey(p_, row)) return false;
+    for (int64_t j = first; j < std::min(first + tile, p_.kv_len); ++j) {
+      if (Visible(p_, row, j)) return false;
+    }
+    return true;
+  }
+
+  // Whether the rows that are NaN, and there are some that see keys, are those that `is_it` picks and rows that see none;
+  // beside others that are right.
+  template <typename IsIt>
+  bool IsNanWhere(IsIt is_it) const {
+    const auto sees_keys = [&](const Row& row) { return !SeesNoKey(p_, row); };
+    const auto is_nan = [&](const Row& row) {
+      return IsFilledWith(row, std::nan("")) && (!sees_keys(row) || is_it(row));
+    };
+    return std::ranges::all_of(survey_.wrong, is_nan) &&
+           std::ranges::any_of(survey_.wrong, sees_keys) &&
+           std::ranges::any_of(survey_.right, sees_keys) &&
+           std::ranges::none_of(survey_.right, is_it);
+  }
+
+  // Infinity less infinity: the maximum of a tile that is hidden whole.
+  Explanation HiddenTile() const {
+    // In a cache what lies behind a length may be NaN, too.
+    if (scene_.storage() != Storage{} || !IsFilledWith(witness_, std::nan("")) ||
+        HiddenNonFinite(witness_, ~0u) >= 0) {
+      return {};
+    }
+    for (int64_t tile = 1; tile < p_.kv_len && tile <= kLargestTile; tile *= 2) {
+      if (IsNanWhere([&](const Row& row) { return HidesTile(row, 0, tile); })) {
+        return {"hidden-tile",
+                fmt::format("rows that see {} are NaN, and they alone: with a "
+                            "maximum of -inf exp(-inf - -inf) comes out",
+                            tile == 1 ? "not the first key"
+                                      : fmt::format("none of the first {} keys", tile))};
+      }
+    }
+    for (int64_t tile = 2; tile < p_.kv_len && tile <= kLargestTile; tile *= 2) {
+      const auto hides_some = [&](const Row& row) {
+        for (int64_t first = 0; first < p_.kv_len; first += tile) {
+          if (HidesTile(row, first, tile)) return true;
+        }
+        return false;
+      };
+      if (IsNanWhere(hides_some)) {
+        return {"hidden-tile",
+                fmt::format("rows for which a whole tile of {} keys is hidden are NaN, and they "
+                            "alone: its sum of weights is 0",
+                            tile)};
+      }
+    }
+    return {};
   }
 
   Explanation ZeroOverZero() const {

@@ -196,6 +196,27 @@ TEST(SymptomsTest, LostRowsAreToldApartByThoseThatAreRight) {
       << "beside no right row";
 }
 
+// Infinity less infinity where the first tile of 4 keys is hidden, or where any is.
+TEST(SymptomsTest, RowsThatLoseAHiddenTileAreNamed) {
+  Problem p = OpenProblem();
+  p.causal = true;
+  p.diagonal_offset = {4, 4};
+  p.window.left = 3;
+  const Inputs inputs = InputsOf(p);
+  const auto named_where = [&](auto is_lost) {
+    Outcome outcome = RoundedOutcome(p, inputs);
+    ForEachRow(p, [&](const Row& row) {
+      if (!is_lost(row)) return;
+      for (int64_t d = 0; d < p.value_dim; ++d) {
+        outcome.out.At(row.batch, row.head, row.query, d) = std::nan("");
+      }
+    });
+    return Shown(p, inputs, outcome).Explain().cause_class;
+  };
+  EXPECT_EQ(named_where([](const Row& row) { return row.query + 4 - 3 >= 4; }), "hidden-tile");
+  EXPECT_EQ(named_where([](const Row& row) { return row.query == 2; }), "row-nan");
+}
+
 // A row of one key has nothing to round its value away with, however small it is.
 TEST(SymptomsTest, WiderNumericsAreNotNamedForAnotherValueOfOneKey) {
   Problem p = OpenProblem();

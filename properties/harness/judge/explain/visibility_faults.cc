@@ -33,15 +33,32 @@ void AddMaskAsNumber(const Scene& scene, const Row&, RowCase& c) {
   c.problem.mask.reset();
 }
 
-// A mask of [batch, head] planes whose planes are looked for in the order [head, batch].
+// A mask of [batch, head] planes whose planes are looked for in the order [head, batch]; and one of [batch] planes
+// repeated as a whole for each head, where each should be repeated by itself.
 void AddHeadMajor(const Problem& p, HypothesisBank& bank) {
-  if (!p.mask || p.batch < 2 || p.q_heads < 2) return;
-  bank.AddCase("mask-head-major", "the planes of the mask lay in memory as [head, batch]",
-               [](const Scene& s, const Row& row, RowCase& c) {
-                 const Problem& all = s.problem();
-                 const int64_t plane = row.head * all.batch + row.batch;
-                 s.ReadMaskAt({plane / all.q_heads, plane % all.q_heads, row.query}, c);
-               });
+  if (p.batch < 2 || p.q_heads < 2) return;
+  const auto add = [&](std::string_view phrase, auto at) {
+    if (p.mask) {
+      bank.AddCase("mask-head-major", fmt::format("the planes of the mask {}", phrase),
+                   [at](const Scene& s, const Row& row, RowCase& c) {
+                     s.ReadMaskAt(at(s.problem(), row), c);
+                   });
+    }
+    if (p.bias) {
+      bank.AddCase("mask-head-major", fmt::format("the planes of the additive mask {}", phrase),
+                   [at](const Scene& s, const Row& row, RowCase& c) {
+                     s.ReadBiasAt(at(s.problem(), row), c);
+                   });
+    }
+  };
+  add("lay in memory as [head, batch]", [](const Problem& all, const Row& row) {
+    const int64_t plane = row.head * all.batch + row.batch;
+    return Row{plane / all.q_heads, plane % all.q_heads, row.query};
+  });
+  add("were repeated for the heads item after item, and not each for its own",
+      [](const Problem& all, const Row& row) {
+        return Row{(row.batch * all.q_heads + row.head) % all.batch, row.head, row.query};
+      });
 }
 
 void AddDropped(const Problem& p, HypothesisBank& bank) {
@@ -194,6 +211,39 @@ void AddWindowEnds(const Problem& p, HypothesisBank& bank) {
   end("window-right-end", "right", &Window::right);
 }
 
+// Query heads that share a kv head packed into one axis with their queries, and a row's place there taken for that of its
+// query.
+void AddPackedRows(const Problem& p, HypothesisBank& bank) {
+  const int64_t ratio = p.heads_per_kv_head();
+  if (ratio < 2 || (!p.causal && !p.window.active())) return;
+  using Place = int64_t (*)(const Problem&, const Row&);
+  const std::pair<std::string_view, Place> orders[] = {
+      {"query * heads + head",
+       [](const Problem& q, const Row& row) {
+         return row.query * q.heads_per_kv_head() + row.head % q.heads_per_kv_head();
+       }},
+      {"head * q_len + query", [](const Problem& q, const Row& row) {
+         return row.head % q.heads_per_kv_head() * q.q_len + row.query;
+       }}};
+  for (const auto& [order, place] : orders) {
+    const auto add = [&, place = place](std::string_view what, auto move) {
+      bank.AddCase(
+          "packed-row-index",
+          fmt::format("{} went by a row's place among packed query heads, {}", what, order),
+          [move, place](const Scene& s, const Row& row, RowCase& c) {
+            move(place(s.problem(), row) - row.query, c.problem);
+          });
+    };
+    add("the diagonal", [](int64_t by, Problem& row) { row.diagonal_offset[0] += by; });
+    if (p.window.left) {
+      add("the window's left end", [](int64_t by, Problem& row) { *row.window.left -= by; });
+    }
+    if (p.window.right) {
+      add("the window's right end", [](int64_t by, Problem& row) { *row.window.right += by; });
+    }
+  }
+}
+
 // A causal mask multiplied with that of the window: what both hide, and what the window hides alone, comes back.
 void AddReopened(const Problem& p, HypothesisBank& bank) {
   if (!p.causal || !p.window.active()) return;
@@ -286,6 +336,24 @@ void AddPrefixes(const Problem& p, HypothesisBank& bank) {
   }
 }
 
+// Keys of the prefix seen whatever the key length.
+void AddPrefixOverLength(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal || !p.prefix_lengths || !p.key_lengths) return;
+  bank.Add("lengths-ignored", "the key lengths were ignored within the prefix",
+           [scene = &bank.scene()](const Row& row) {
+             const RowCase c = scene->CaseOf(row);
+             const Problem& all = scene->problem();
+             RowRule rule = c.rule;
+             for (int64_t j = 0; j < all.kv_len; ++j) {
+               unsigned why = WhyHidden(all, row, j);
+               const bool is_prefix = j < (*all.prefix_lengths)[static_cast<size_t>(row.batch)];
+               if (is_prefix) why &= ~kHiddenByLength;
+               if (why == kHiddenByNothing) rule.terms.push_back(scene->TermOf(c, j));
+             }
+             return rule;
+           });
+}
+
 // Tiles on the diagonal skipped, unless the last query of their own tile sees all of them.
 void AddDiagonalTiles(const Problem& p, HypothesisBank& bank) {
   if (!p.causal) return;
@@ -326,6 +394,9 @@ void AddLengths(const Problem& p, HypothesisBank& bank) {
   const int64_t first_length = p.key_lengths->empty() ? 0 : p.key_lengths->front();
   AddOf(bank, "batch-0-for-all", "the key length of batch item 0 were used for all",
         [first_length](Problem& row) { row.key_lengths = {first_length}; });
+  const int64_t longest = p.key_lengths->empty() ? 0 : std::ranges::max(*p.key_lengths);
+  AddOf(bank, "lengths-mistaken", "the longest key length of all items were that of each",
+        [longest](Problem& row) { row.key_lengths = {longest}; });
   for (const int64_t by : {1, -1}) {
     AddOf(bank, "lengths-off-by-one",
           fmt::format("key lengths were one {}", by > 0 ? "more" : "less"),
@@ -373,8 +444,10 @@ void AddVisibilityFaults(HypothesisBank& bank) {
   const Problem& p = bank.problem();
   AddNoComponents(p, bank);
   AddPrefixes(p, bank);
+  AddPrefixOverLength(p, bank);
   AddMisread(p, bank);
   AddDiagonalRules(p, bank);
+  AddPackedRows(p, bank);
   AddWindowEnds(p, bank);
   AddSlidDiagonals(bank);
   AddCausalEdge(p, bank);
