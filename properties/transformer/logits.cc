@@ -68,6 +68,44 @@ Verdict RerunsAreTheSame(const ModelCase& c, ModelLab& lab) {
   return comparison.Finish();
 }
 
+// Where two models of the same weights part, from the row of the witness: at one token, at the same token again and again, or
+// where tokens differ. `coarser` is the one of the two whose roundings decide.
+void NameParting(const ModelCase& c, ModelLab& lab, const ModelLab& coarser, Verdict& verdict) {
+  const auto b = static_cast<size_t>(verdict.witness->index[0]);
+  const auto i = static_cast<size_t>(verdict.witness->index[2]);
+  const auto part_at = [&](size_t times) {
+    ModelRequest request;
+    request.tokens = {Sequence(times, c.tokens[b][i])};
+    if (!c.sources.empty()) request.sources = {c.sources[b]};
+    const auto own = lab.Run(request), theirs = lab.other()->Run(request);
+    if (!own || !theirs) return false;
+    for (size_t n = 0; n < times; ++n) {
+      if (IsApart(theirs->At(0, n), own->At(0, n), coarser)) return true;
+    }
+    return false;
+  };
+  if (part_at(1)) {
+    return SetCause(
+        "differs-at-one-token",
+        "of one token alone it differs, too: look at what comes before or behind attention "
+        "(embedding, norms, feed-forward, output), or at its values",
+        verdict);
+  }
+  if (i > 0 && part_at(i + 1)) {
+    return SetCause("differs-at-equal-tokens",
+                    "of one token alone it is right, of the same one repeated it is not: look at "
+                    "positions, and at what keys are added up",
+                    verdict);
+  }
+  if (i > 0) {
+    SetCause(
+        "differs-in-weights",
+        "of the same token repeated it is right: keys are weighed otherwise (scale, mask, heads "
+        "of queries, positions or their rotation)",
+        verdict);
+  }
+}
+
 // Two models of the same weights: one of them the model before it was rewritten, ported, sped up. They never
 // round alike, so that the coarser of the two formats decides.
 Verdict MatchesTheOther(const ModelCase& c, ModelLab& lab) {
@@ -89,6 +127,9 @@ Verdict MatchesTheOther(const ModelCase& c, ModelLab& lab) {
     for (size_t i = 0; i < c.tokens[b].size(); ++i) {
       comparison.Row(theirs->At(b, i), own->At(b, i), b, i, "due is what the other model says");
     }
+  }
+  if (comparison.has_failed() && lab.wants_cause()) {
+    NameParting(c, lab, coarser ? *lab.other() : lab, comparison.verdict());
   }
   return comparison.Finish();
 }

@@ -16,8 +16,10 @@ namespace {
 // Shrinking asks for the cause of many cases, and a worker in Python starts in a second.
 constexpr double kMostSecondsRefreshing = 3;
 
+constexpr std::string_view kChunkNotCausal = "chunk-not-causal";
+
 struct Named {
-  const char* cause_class;
+  std::string_view cause_class;
   std::string phrase;
 };
 
@@ -144,7 +146,12 @@ class CauseSearch {
     }
     if (IsWrong(Alone(c_, 0), 0, i_)) return std::nullopt;
     constexpr int64_t kSome = 2;
-    if (IsWrong(Alone(c_, kSome), 0, i_)) {
+    const ModelCase padded = Alone(c_, kSome);
+    if (IsWrong(padded, 0, i_)) {
+      if (const auto named = Tokens(padded); named && named->cause_class == kChunkNotCausal) {
+        return Named{"not-causal-beside-padding",
+                     "as if causality were dropped where there is padding: a later token moves it"};
+      }
       return Named{"padding-counts",
                    "as if padding counted, whatever it holds: without it the sequence is right"};
     }
@@ -208,7 +215,7 @@ class CauseSearch {
       if (!may && seen.far) beyond.push_back(j);
     }
     if (!beyond.empty() && beyond.back() > i_) {
-      return Named{"chunk-not-causal", "as if a chunk were not causal: a later token moves it"};
+      return Named{kChunkNotCausal, "as if a chunk were not causal: a later token moves it"};
     }
     if (!beyond.empty() && !deaf.empty()) {
       return Named{"wrong-token-forgotten",
@@ -333,7 +340,7 @@ void NameCause(const ModelCase& c, AskModel ask, ModelLab& lab, Verdict& verdict
   const auto item = static_cast<size_t>(verdict.witness->index[0]);
   const auto token = static_cast<size_t>(verdict.witness->index[2]);
   auto named = CauseSearch(c, ask, item, token, lab).Find();
-  if (named) SetCause(named->cause_class, std::move(named->phrase), verdict);
+  if (named) SetCause(std::string(named->cause_class), std::move(named->phrase), verdict);
 }
 
 }  // namespace attest

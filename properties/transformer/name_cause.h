@@ -10,6 +10,7 @@
 //   reads-other-items        other tokens of other items move it
 //   padding-visible          what padding holds moves it
 //   mask-inverted            likewise, and its own tokens do not
+//   not-causal-beside-padding  right without padding; with it a later token moves it
 //   padding-counts           right without padding, wrong alone with padding of any content
 //   lengths-of-other-items   wrong beside items of other lengths alone
 //   source-forgotten         a token of the source does not move it, and does at once

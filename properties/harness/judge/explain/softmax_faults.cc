@@ -181,8 +181,9 @@ void AddEmptyRows(HypothesisBank& bank) {
   add("an empty row were the softmax over all keys, as if a finite number were added to hidden "
       "scores",
       false, false);
-  add("an empty row were the mean of all values, as if hidden scores were one finite number", false,
-      true);
+  add("an empty row were the mean of all values, which one finite score for hidden keys makes of "
+      "it",
+      false, true);
   add("an empty row were the softmax over the keys within the length", true, false);
   add("an empty row were the mean of the values within the length", true, true);
 }
