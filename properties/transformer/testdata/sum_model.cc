@@ -124,6 +124,7 @@ void Feed(Model& m, const attest_logits_call& call, bool is_step, Cache& cache) 
       Speak(m, seen, past + i - begin, row);
       if (m.Is("item-in-logits")) row[0] += static_cast<float>(b);
       if (m.Is("call-in-logits")) row[0] += static_cast<float>(m.calls);
+      if (m.Is("first-call-differs") && m.calls == 1) row[0] += 1;
     }
   }
 }
