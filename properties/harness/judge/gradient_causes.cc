@@ -108,6 +108,7 @@ Gradient GradientOf(const GradientRule& rule, const Evidence& evidence, size_t i
 // Which of the rule, the truth and zero all elements of an output fit that the bound does not leave open.
 struct OutputFit {
   bool rule = true, truth = true, zero = true, is_finite = true;
+  bool lost = true;  // each fits the truth, or is 0
 };
 // By output, in the order of kGradientOutputs.
 using Fit = std::array<OutputFit, kGradientOutputs.size()>;
@@ -126,12 +127,14 @@ Fit FitOf(const Gradient& gradient, const Evidence& evidence, size_t index) {
     const auto fits = [&](double due) {
       return WithinBound(observed, due, bound + own * std::abs(due));
     };
-    one.truth = one.truth && fits(at(truth.*output.due));
+    const bool is_true = fits(at(truth.*output.due));
+    one.truth = one.truth && is_true;
+    one.lost = one.lost && (is_true || observed == 0);
     one.zero = one.zero && (std::isinf(bound) || observed == 0);
     one.is_finite = one.is_finite && (std::isinf(bound) || std::isfinite(observed));
-    // A rule without a bias says nothing of dbias.
+    // A rule without a bias, or sinks, leaves their gradients at 0, or says nothing of them where they are right.
     const Array& by_rule = gradient.*output.due;
-    one.rule = one.rule && (by_rule.empty() || fits(at(by_rule)));
+    one.rule = one.rule && (by_rule.empty() ? observed == 0 || is_true : fits(at(by_rule)));
     return true;
   });
   return fit;
@@ -158,8 +161,9 @@ std::string OutputsWhere(const Fit& fit, Predicate is_it) {
 // What there is to add to a rule that some outputs alone follow while the others are right or 0; nullopt where it is not
 // so, or no output follows it. Many rules give NaN: that is too little for a part.
 std::optional<std::string> PartOf(const Fit& fit) {
-  const auto follows = [](const OutputFit& one) { return one.rule && !one.truth; };
-  const auto is_lost = [](const OutputFit& one) { return !one.rule && !one.truth && one.zero; };
+  // Zeros are what many rules come to.
+  const auto follows = [](const OutputFit& one) { return one.rule && !one.truth && !one.zero; };
+  const auto is_lost = [](const OutputFit& one) { return !one.truth && one.zero; };
   for (const OutputFit& one : fit) {
     if (!one.is_finite || (!one.rule && !one.truth && !one.zero)) return std::nullopt;
   }
@@ -207,6 +211,7 @@ class GradientCauses {
     TrySeen(changes, Softmax::kOfForward, "");
     TrySeen(changes, Softmax::kOwn, ", with a softmax of its own");
     TrySeen(changes, Softmax::kOwnAndItsValue, ", with a softmax and an out of its own");
+    Add(LostOutputs());
     for (OtherCause& cause : of_parts_) Add(std::move(cause));
     for (const FreeGradientRule& rule : FreeGradientRules(p_)) TryFree(rule);
     Add(FactorOfOutputs());
@@ -274,6 +279,17 @@ class GradientCauses {
     return products / squares;
   }
 
+  // Outputs that are 0 wherever they are wrong.
+  OtherCause LostOutputs() const {
+    const Fit fit = FitOf(evidence_.oracle.GradientOf(index_), evidence_, index_);
+    if (!std::ranges::all_of(fit, &OutputFit::lost)) return {};
+    const auto is_wrong = [](const OutputFit& one) { return !one.truth; };
+    const bool is_all =
+        std::ranges::all_of(fit, [&](const OutputFit& one) { return !is_wrong(one) || one.zero; });
+    return {"gradient-zero", fmt::format("{} is 0 {}", OutputsWhere(fit, is_wrong),
+                                         is_all ? "everywhere" : "wherever it is wrong")};
+  }
+
   // One output, all of whose elements are off by one factor, while the others are right.
   OtherCause FactorOfOutputs() const {
     const Outcome& outcome = evidence_.outcomes[index_];
@@ -287,9 +303,6 @@ class GradientCauses {
       for (double& x : due.values) x *= factor;
       const Fit fit = FitOf(scaled, evidence_, index_);
       if (!FollowsRule(fit) || IsTrue(fit)) continue;
-      if (factor == 0) {
-        return {"gradient-zero", fmt::format("{} is 0 everywhere", output.name)};
-      }
       return {"gradient-factor",
               fmt::format("as if {} were multiplied by {}", output.name, NameFactor(p_, factor))};
     }

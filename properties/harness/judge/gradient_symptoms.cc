@@ -53,18 +53,18 @@ class Symptoms {
   }
 
  private:
-  // Where dout is 0 everywhere all that a backward pass adds up is 0, or not finite.
+  // Where dout is 0 everywhere all that a backward pass makes of it is 0, or not finite.
   Explanation FromNowhere() const {
     if (std::ranges::any_of(inputs_.dout.values, [](double x) { return x != 0; })) return {};
     for (const GradientOutput& output : kGradientOutputs) {
       const Array& observed = outcome_.*output.observed;
       const auto has_come = [](double x) { return std::isfinite(x) && x != 0; };
       if (std::ranges::any_of(observed.values, has_come)) {
-        return {
-            "gradient-uninitialised",
-            fmt::format("dout is 0 everywhere, and so is all that could be added up: {} holds what "
-                        "was in its memory before",
-                        output.name)};
+        return {"gradient-uninitialised",
+                fmt::format("dout is 0 everywhere, and {} is not: what it holds is not made of "
+                            "dout (memory that "
+                            "was not cleared, or another tensor in its place)",
+                            output.name)};
       }
     }
     return {};

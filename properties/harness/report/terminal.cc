@@ -84,7 +84,9 @@ std::string List(const KernelReport& kernel) {
     rows.push_back({std::string(VerdictText(r)), std::to_string(r.cases_run()), r.property,
                     PrintableLine(NotesText(r))});
   }
-  const double in_worker = kernel.seconds > 0 ? kernel.stats.seconds_in_worker / kernel.seconds : 0;
+  // Loading, and starting again, is time of the worker alone.
+  const double seconds = std::max(kernel.seconds, kernel.stats.seconds_in_worker);
+  const double in_worker = seconds > 0 ? kernel.stats.seconds_in_worker / seconds : 0;
   return Table(rows) + fmt::format("{} cases/s; {:.0f} % of the time in the kernel's process\n",
                                    PerSecond(kernel), 100 * in_worker);
 }

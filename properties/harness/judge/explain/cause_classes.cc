@@ -116,7 +116,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"gradient-split", "parts of the keys have a softmax of their own in the backward pass"},
     {"gradient-factor", "a gradient is off by a constant factor"},
     {"gradient-zero", "a gradient is 0 everywhere"},
-    {"gradient-uninitialised", "a gradient holds what was in its memory before"},
+    {"gradient-uninitialised", "a gradient holds what is not made of dout"},
     {kBackwardOverForward, "the backward pass writes over what the forward pass gave"},
     // the rest
     {kCallBefore, "the result depends on a call made before"},

@@ -447,7 +447,6 @@ void AddVisibilityFaults(HypothesisBank& bank) {
   AddPrefixOverLength(p, bank);
   AddMisread(p, bank);
   AddDiagonalRules(p, bank);
-  AddPackedRows(p, bank);
   AddWindowEnds(p, bank);
   AddSlidDiagonals(bank);
   AddCausalEdge(p, bank);
@@ -455,6 +454,7 @@ void AddVisibilityFaults(HypothesisBank& bank) {
   AddReopened(p, bank);
   AddNarrowWindows(p, bank);
   AddDropped(p, bank);
+  AddPackedRows(p, bank);
   AddHeadMajor(p, bank);
   AddTransposed(p, bank);
   AddLengths(p, bank);
