@@ -65,21 +65,22 @@ GradientRule DeltaOf(const Problem& p, const Inputs& inputs, const Reference& re
   return {"gradient-delta", fmt::format("as if D = dout . out were that of {}", whose), row};
 }
 
-// dP, and D too where `delta_too`, over the first lanes alone.
+// dP, D, or both over the first lanes alone.
 RowFunction OverLanes(const Problem& p, const Inputs& inputs, const Reference& reference,
-                      int64_t lanes, bool delta_too) {
-  return [&p, &inputs, &reference, lanes, delta_too](const Row& at, GradientRow& row) {
+                      int64_t lanes, bool of_values, bool of_delta) {
+  return [&p, &inputs, &reference, lanes, of_values, of_delta](const Row& at, GradientRow& row) {
     const double* dout = LineOf(inputs.dout, at.batch, at.head, at.query);
     const auto product_with = [&](const double* line) {
       Wide sum = 0;
       for (int64_t d = 0; d < lanes; ++d) sum += Wide{dout[d]} * line[d];
       return sum;
     };
+    const int64_t kv_head = at.head / p.heads_per_kv_head();
     for (GradientPair& pair : row.pairs) {
-      pair.dweight = pair.kept * product_with(LineOf(inputs.v, at.batch,
-                                                     at.head / p.heads_per_kv_head(), pair.key));
+      if (!of_values) break;
+      pair.dweight = pair.kept * product_with(LineOf(inputs.v, at.batch, kv_head, pair.key));
     }
-    if (delta_too) {
+    if (of_delta) {
       row.delta = product_with(LineOf(reference.out, at.batch, at.head, at.query));
       row.dsink = -row.sink_weight * row.delta;
     }
@@ -136,15 +137,19 @@ void AddLanes(const Problem& p, const Inputs& inputs, const Reference& reference
   std::set<int64_t> ends;
   if (p.head_dim < p.value_dim) ends.insert(p.head_dim);
   for (const int64_t tile : {4, 8, 16, 32, 64}) ends.insert(p.value_dim / tile * tile);
+  ends.insert(p.value_dim - 1);
   for (const int64_t end : ends) {
-    if (end == 0 || end == p.value_dim) continue;
+    if (end <= 0 || end == p.value_dim) continue;
     const std::string lanes =
         end == p.head_dim ? fmt::format("the first head_dim = {} of {} lanes", end, p.value_dim)
                           : fmt::format("the first {} of {} lanes", end, p.value_dim);
-    rules.push_back({"gradient-lanes", "as if dout . v ran over " + lanes,
-                     OverLanes(p, inputs, reference, end, /*delta_too=*/false)});
-    rules.push_back({"gradient-lanes", "as if dout . v and dout . out ran over " + lanes,
-                     OverLanes(p, inputs, reference, end, /*delta_too=*/true)});
+    const auto add = [&](std::string_view what, bool of_values, bool of_delta) {
+      rules.push_back({"gradient-lanes", fmt::format("as if {} ran over {}", what, lanes),
+                       OverLanes(p, inputs, reference, end, of_values, of_delta)});
+    };
+    add("dout . v", true, false);
+    add("D = dout . out", false, true);
+    add("dout . v and dout . out", true, true);
   }
 }
 
@@ -252,6 +257,8 @@ std::vector<FreeGradientRule> FreeGradientRules(const Problem& p) {
                      "as if in the backward pass P and dP, where dropout keeps them, were",
                      [](double factor, GradientRow& row) { ScaleKept(factor, true, row); }});
   }
+  // Of one row any D is some factor.
+  if (p.batch * p.q_heads * p.q_len < 2) return rules;
   rules.push_back(
       {"gradient-delta", "as if D = dout . out were", [](double factor, GradientRow& row) {
          row.delta *= factor;

@@ -91,6 +91,7 @@ std::optional<std::string> FailureProbe::OtherGradientClass(const Case& c,
   };
   const CaseResult result = RunCase(property_, c, contract_, session_, is_it);
   if (interrupted() || !result.applied) return std::nullopt;
+  if (IsGood(result.verdict.kind)) return "";
   const auto other = std::ranges::find_if(result.failures, [&](const Failure& failure) {
     return is_it(failure.signature) && failure.signature.cause_class != cause_class;
   });

@@ -45,7 +45,7 @@ class FailureProbe {
   const std::vector<std::optional<Witness>>& reruns() const { return reruns_; }
 
   // Where the case, run once more, breaks the claim in some gradient and with another class: that class, "" where it
-  // names none. A case that holds says nothing: a fault may need two dimensions that differ.
+  // names none, or holds.
   std::optional<std::string> OtherGradientClass(const Case& c, std::string_view cause_class);
 
   // Whether the case, run once more, says something and holds.
