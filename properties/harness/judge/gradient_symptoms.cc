@@ -17,7 +17,6 @@ class Symptoms {
  public:
   Symptoms(const Evidence& evidence, size_t index)
       : evidence_(evidence),
-        index_(index),
         p_(evidence.cases[index].problem),
         inputs_(evidence.oracle.InputsOf(index)),
         reference_(evidence.oracle.ReferenceOf(index)),
@@ -118,7 +117,6 @@ class Symptoms {
   }
 
   const Evidence& evidence_;
-  const size_t index_;
   const Problem& p_;
   const Inputs& inputs_;
   const Reference& reference_;
