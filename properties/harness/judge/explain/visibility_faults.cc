@@ -225,8 +225,10 @@ void AddPackedRows(const Problem& p, HypothesisBank& bank) {
       {"head * q_len + query", [](const Problem& q, const Row& row) {
          return row.head % q.heads_per_kv_head() * q.q_len + row.query;
        }}};
-  for (const auto& [order, place] : orders) {
-    const auto add = [&, place = place](std::string_view what, auto move) {
+  for (const auto& one : orders) {
+    const std::string_view order = one.first;
+    const Place place = one.second;
+    const auto add = [&, place](std::string_view what, auto move) {
       bank.AddCase(
           "packed-row-index",
           fmt::format("{} went by a row's place among packed query heads, {}", what, order),
