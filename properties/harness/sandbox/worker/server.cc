@@ -68,8 +68,8 @@ std::set<std::string> LoadedLibraries() {
 }
 
 // Replies of quick calls are held back to be sent as one: sending costs more than such a call. Not for longer, so
-// that the harness looks at slower calls while the next is computed.
-constexpr std::chrono::microseconds kHold{500};
+// that the harness looks at slower calls while the next is computed, and has their outputs before it can spoil them.
+constexpr std::chrono::microseconds kHold{50};
 
 // What came out of the kernel as an exception, if anything did.
 struct Thrown {
