@@ -75,6 +75,8 @@ constexpr Misdeed kMisdeeds[] = {
     {"skip-out", "writes no output", "unwritten", SkipOutputs, nullptr},
     {"write-later", "starts a thread that writes to out after the call", "late_write", nullptr,
      WriteLater},
+    {"write-previous", "writes to out of the call before", "late_write|stray_write|write_fault",
+     WritePrevious, nullptr},
     {"scribble", "writes all over the arena", "input_changed", nullptr, Scribble},
     {"scribble-note", "writes all over the crash note", "", nullptr, ScribbleNote},
     {"shrink-arena", "truncates the arena", "", ShrinkArena, nullptr},

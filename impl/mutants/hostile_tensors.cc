@@ -179,6 +179,13 @@ void WriteLater(attest_call& call, HostileState& state) {
   if (target.load() == nullptr || state.calls % 2 == 1) target.store(Begin(*out));
 }
 
+void WritePrevious(attest_call& call, HostileState& state) {
+  if (state.own != nullptr) Write(*static_cast<std::byte**>(state.own.get()), 1);
+  const DLTensor* out = Victim(call, state, ATTEST_ROLE_OUT);
+  const bool is_there = out != nullptr && Elements(*out) > 0;
+  state.own = is_there ? std::make_shared<std::byte*>(Begin(*out)) : nullptr;
+}
+
 void Scribble(attest_call&, HostileState&) {
   Smear(0, /*all=*/true);
 }

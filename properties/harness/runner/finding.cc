@@ -218,11 +218,24 @@ void FollowCallsBefore(const Failure& met, FailureProbe& probe, const RunOptions
   }
 }
 
-// Whether calls before it may be the reason that the failure recurs, or does not.
+// Whether calls before it may be the reason that the failure recurs, or does not. A fault that its kernel does not
+// survive is met by a fresh one each time: it may need them where it does not recur. Hangs cost a deadline a try.
 bool MayNeedCallsBefore(const Finding& finding, const FailureProbe& probe) {
-  const Cause cause = finding.signature.cause;
-  const bool is_of_a_value = cause == Cause::kValue || cause == Cause::kNan || cause == Cause::kInf;
-  return is_of_a_value && probe.CanRefresh();
+  if (!probe.CanRefresh()) return false;
+  switch (finding.signature.cause) {
+    case Cause::kValue:
+    case Cause::kNan:
+    case Cause::kInf:
+    case Cause::kUnwritten:
+    case Cause::kStrayWrite:
+    case Cause::kFloatEnvironment:
+      return true;
+    case Cause::kHang:
+    case Cause::kLeak:
+      return false;
+    default:
+      return finding.confirmed < finding.confirmations;
+  }
 }
 
 // What running the case again, and on fresh kernels, says of its cause.

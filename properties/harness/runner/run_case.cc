@@ -1,5 +1,6 @@
 #include "properties/harness/runner/run_case.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr std::string_view kEquivalence = "equivalence.matches_reference";
 constexpr std::string_view kAcceptance = "equivalence.promised_calls_are_accepted";
+// For each kind of failure, how many cases are looked at for a late write.
+constexpr int kLooksForLateWrites = 4;
 
 Verdict OfKind(VerdictKind kind, std::string reason) {
   Verdict v;
@@ -109,6 +112,10 @@ tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
     }
   }
   return outcomes;
+}
+
+bool WantsNoCause(const Signature&) {
+  return false;
 }
 
 Signature SignatureOf(std::string_view property, const Verdict& verdict) {
@@ -218,6 +225,25 @@ std::optional<Verdict> JudgeStatuses(const Derived& derived, const std::vector<O
   return worst;
 }
 
+bool IsOfValue(Cause cause) {
+  return cause == Cause::kNan || cause == Cause::kInf || cause == Cause::kValue;
+}
+
+bool IsLateWrite(const Failure& failure) {
+  return failure.signature.cause == Cause::kLateWrite;
+}
+
+// Whether the values that are wrong may have been spoiled by a later call, which the harness had not copied them
+// before.
+bool MayBeSpoiled(const CaseResult& result, KernelSession& session) {
+  if (session.is_apart() || result.called.size() < 2) return false;
+  return std::ranges::any_of(result.failures, [&](const Failure& failure) {
+    const Signature& of = failure.signature;
+    return IsOfValue(of.cause) &&
+           session.CountLook(of.property + of.output + of.cause_class) <= kLooksForLateWrites;
+  });
+}
+
 void JudgeUnable(const Property& property, const Case& c, const Unable& unable,
                  CaseResult& result) {
   result.verdict = unable.is_fault ? FailWith(Cause::kCrash, unable.reason)
@@ -265,12 +291,6 @@ KernelSession* SessionAtFault(const Property& property, const Case& c, const Con
   if (!verdict.witness || verdict.call >= derived.cases.size()) return &session;
   const CallSetting setting = SettingOf(derived, verdict.call);
   return setting.threads == 0 ? &session : session.WithThreads(setting.threads).value_or(nullptr);
-}
-
-CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
-                   KernelSession& session, const CauseFilter& wants_cause, bool every_cause) {
-  SessionRunner runner(session);
-  return RunCase(property, c, contract, runner, wants_cause, every_cause);
 }
 
 std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
@@ -336,10 +356,23 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
   return result;
 }
 
+// A kernel that has been caught writing late is run apart from then on: shrinking, reruns and replay then meet the
+// same fault.
+CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
+                   KernelSession& session, const CauseFilter& wants_cause, bool every_cause) {
+  SessionRunner runner(session);
+  CaseResult result = RunCase(property, c, contract, runner, wants_cause, every_cause);
+  if (!MayBeSpoiled(result, session)) return result;
+  session.SetApart(true);
+  CaseResult again = RunCase(property, c, contract, runner, WantsNoCause);
+  if (std::ranges::any_of(again.failures, IsLateWrite)) return again;
+  session.SetApart(false);
+  return result;
+}
+
 bool RunHolds(const Property& property, const Case& c, const Contract& contract,
               KernelSession& session) {
-  const CaseResult result =
-      RunCase(property, c, contract, session, [](const Signature&) { return false; });
+  const CaseResult result = RunCase(property, c, contract, session, WantsNoCause);
   const VerdictKind kind = result.verdict.kind;
   return !session.interrupted() && result.applied && result.failures.empty() &&
          (kind == VerdictKind::kPass || kind == VerdictKind::kMarginal);
@@ -347,8 +380,7 @@ bool RunHolds(const Property& property, const Case& c, const Contract& contract,
 
 bool RunFails(const Property& property, const Case& c, const Contract& contract,
               KernelSession& session) {
-  const CaseResult result =
-      RunCase(property, c, contract, session, [](const Signature&) { return false; });
+  const CaseResult result = RunCase(property, c, contract, session, WantsNoCause);
   return !session.interrupted() && !result.failures.empty();
 }
 

@@ -11,6 +11,7 @@
 #include "properties/harness/sandbox/answer.h"
 #include "properties/harness/sandbox/arena.h"
 #include "properties/harness/sandbox/crash_report.h"
+#include "properties/harness/sandbox/deadlines.h"
 #include "properties/harness/sandbox/inspect.h"
 #include "properties/harness/sandbox/leak.h"
 #include "properties/harness/sandbox/locate.h"
@@ -24,13 +25,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A kernel that has just been loaded relocates, plans and allocates: its first answers may take longer.
-constexpr int kFirstCallFactor = 10;
-// So may those after a restart, though not much longer than the first ones did.
-constexpr int kRestartFactor = 4;
-// While hurried: times the slowest answered call, and at least this part of the deadline.
-constexpr int kHurriedFactor = 20;
-constexpr int kHurriedPart = 8;
 // How often a wait looks whether it is wanted any longer.
 constexpr milliseconds kStopInterval{50};
 // How long a worker that closed its socket may take to be dead.
@@ -42,7 +36,7 @@ constexpr milliseconds kClosingGrace{200};
 
 struct KernelSession::Impl {
   Impl(KernelSpec s, const SessionOptions& o, std::unique_ptr<Arena> a)
-      : spec(std::move(s)), options(o), arena(std::move(a)) {}
+      : spec(std::move(s)), options(o), deadlines(o.deadline), arena(std::move(a)) {}
   ~Impl() {
     if (worker) worker->Bury(kClosingGrace);
   }
@@ -58,30 +52,27 @@ struct KernelSession::Impl {
   }
   void RunJobs(std::span<Job> jobs);
   size_t RunBatch(std::span<Job> jobs);
+  size_t RunPlaced(std::span<const PlacedCall> placed, std::span<Job> jobs);
   bool Settle(const PlacedCall& placed, const CallReply& reply, Job* job);
   void ConfirmWritten(std::span<const Call> calls, std::vector<CallResult>* results);
   tl::expected<std::vector<CallResult>, Unable> RunAllAtOnce(std::span<const Call> calls);
   std::vector<CallResult> JudgeAtOnce(const std::vector<PlacedCall>& placed);
   WorkerProcess::Received Receive(std::string* line, milliseconds limit);
   Fault Autopsy(WorkerProcess::Received what, milliseconds limit, const PlacedCall& placed);
-  milliseconds CallDeadline() const;
-  void NoteAnswer(milliseconds took);
   void LookForLeak(std::span<const Call> calls, std::vector<CallResult>* results);
 
   KernelSpec spec;
   SessionOptions options;
+  Deadlines deadlines;
   KernelIdentity identity;
   SessionStats stats;
   OutputTail printed;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<WorkerProcess> worker;
-  bool takes_packed = false;        // the worker does
-  std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
-  bool settled = false;             // some call has been answered: the slow start is over
-  bool is_fresh = true;             // this worker has answered none yet
-  bool hurried = false;
-  milliseconds first_took{0};  // the first call of all
-  milliseconds slowest{0};     // the slowest answered one beside it
+  bool takes_packed = false;         // the worker does
+  std::vector<uint64_t> addresses;   // of the slots in the worker; empty = not mapped
+  bool apart = false;                // see SetApart
+  std::map<std::string, int> looks;  // see CountLook
   bool interrupted = false;
   LeakDetector leaks;
   SettledOutputs settled_outputs;
@@ -109,7 +100,7 @@ WorkerProcess::Received KernelSession::Impl::Receive(std::string* line, millisec
 // One request with one reply, outside of calls. After an error there is no worker.
 tl::expected<std::string, std::string> KernelSession::Impl::Ask(std::string request,
                                                                 std::string_view doing) {
-  const milliseconds limit = options.deadline * kFirstCallFactor;
+  const milliseconds limit = deadlines.ForFirst();
   std::string line;
   const bool sent = worker->Send(std::move(request), Clock::now() + limit);
   const auto received = sent ? Receive(&line, limit) : WorkerProcess::Received::kGone;
@@ -137,7 +128,7 @@ std::optional<std::string> KernelSession::Impl::Start() {
   auto started = WorkerProcess::Start(command, arena->fd(), &printed);
   if (!started) return started.error();
   worker = std::move(*started);
-  is_fresh = true;
+  deadlines.NoteStart();
   settled_outputs.Forget();
   leaks.Follow(worker->pid());
   const int64_t id = next_id++;
@@ -180,35 +171,16 @@ std::optional<std::string> KernelSession::Impl::MakeReady() {
   return addresses.empty() ? Map() : std::nullopt;
 }
 
-milliseconds KernelSession::Impl::CallDeadline() const {
-  const milliseconds most = options.deadline * kFirstCallFactor;
-  if (!settled) return most;
-  const milliseconds usual = hurried ? std::clamp(slowest * kHurriedFactor,
-                                                  options.deadline / kHurriedPart, options.deadline)
-                                     : options.deadline;
-  return is_fresh ? std::clamp(first_took * kRestartFactor, usual, most) : usual;
-}
-
-void KernelSession::Impl::NoteAnswer(milliseconds took) {
-  if (!settled) {
-    first_took = took;
-  } else if (!is_fresh) {
-    slowest = std::max(slowest, took);
-  }
-  settled = true;
-  is_fresh = false;
-}
-
 // The fault of the call that a worker did not answer. There is no worker afterwards.
 Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds limit,
                                    const PlacedCall& placed) {
   const bool gone = what == WorkerProcess::Received::kGone;
   const Death death = worker->Bury(gone ? kDyingGrace : milliseconds{0});
   worker.reset();
-  // Who hangs once is not given ten times the deadline again.
-  if (what == WorkerProcess::Received::kTimeout) settled = true;
-  if (what == WorkerProcess::Received::kTimeout)
+  if (what == WorkerProcess::Received::kTimeout) {
+    deadlines.NoteHang();
     return {FaultKind::kHang, 0, {}, 0, fmt::format("no answer within {} ms", limit.count())};
+  }
   if (what == WorkerProcess::Received::kOversized)
     return ProtocolFault("the worker sent an endless line");
   return ExplainCrash({death, arena->note(), arena->slots(), addresses, options.memory_limit_bytes,
@@ -226,31 +198,18 @@ bool KernelSession::Impl::Settle(const PlacedCall& placed, const CallReply& repl
   return false;
 }
 
-// Runs as many jobs as there are slots for in one round trip. Returns how many are settled: all up to
-// and including the first that the worker did not survive, at least one.
-size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
-  if (auto late = settled_outputs.FindLateWrite(*arena)) {
-    worker.reset();
-    settled_outputs.Forget();
-    jobs[0].result = Faulty(std::move(*late));
-    return 1;
-  }
-  std::vector<PlacedCall> placed;
-  arena->Free();
-  for (const Job& job : jobs) {
-    auto one = arena->Place(*job.call, job.fill);
-    if (!one) break;
-    placed.push_back(std::move(*one));
-  }
+// Has the placed calls, the jobs' first, run in one round trip. Returns how many are settled: all, or those up to
+// and including the first that the worker did not survive.
+size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::span<Job> jobs) {
   const int64_t id = next_id++;
   ++stats.round_trips;
   arena->ClearComputed();
   auto asked = Clock::now();
   // Where sending fails, the first wait finds the worker gone.
-  worker->Send(Request(id, placed), Clock::now() + CallDeadline());
+  worker->Send(Request(id, placed), Clock::now() + deadlines.ForCall());
   for (size_t i = 0; i < placed.size();) {
     std::string line;
-    const milliseconds limit = CallDeadline();
+    const milliseconds limit = deadlines.ForCall();
     const auto received = Receive(&line, limit);
     if (received != WorkerProcess::Received::kLine) {
       const auto computed = std::min(size_t{arena->note().computed}, placed.size() - 1);
@@ -267,9 +226,32 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
       return i + 1;
     }
     const auto took = Clock::now() - std::exchange(asked, Clock::now());
-    NoteAnswer(std::chrono::ceil<milliseconds>(took));
+    deadlines.NoteAnswer(std::chrono::ceil<milliseconds>(took));
     for (; i <= reply->through; ++i)
       if (!Settle(placed[i], *reply, &jobs[i])) return i + 1;
+  }
+  return placed.size();
+}
+
+// Runs as many jobs as there are slots for. Returns how many are settled: at least one.
+size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
+  if (auto late = settled_outputs.FindLateWrite(*arena)) {
+    worker.reset();
+    settled_outputs.Forget();
+    jobs[0].result = Faulty(std::move(*late));
+    return 1;
+  }
+  std::vector<PlacedCall> placed;
+  arena->Free();
+  for (const Job& job : jobs) {
+    auto one = arena->Place(*job.call, job.fill);
+    if (!one) break;
+    placed.push_back(std::move(*one));
+  }
+  const size_t at_a_time = apart ? 1 : placed.size();
+  for (size_t done = 0; done < placed.size();) {
+    done += RunPlaced(std::span(placed).subspan(done, at_a_time), jobs.subspan(done));
+    if (!worker) return done;
   }
   // While one call was computed the kernel had no business with the outputs of those before it.
   for (size_t i = 0; i < placed.size(); ++i)
@@ -335,7 +317,7 @@ void KernelSession::Impl::LookForLeak(std::span<const Call> calls,
 // for which of them it was nobody can say.
 std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<PlacedCall>& placed) {
   const int64_t id = next_id++;
-  const milliseconds limit = CallDeadline() * static_cast<int64_t>(placed.size());
+  const milliseconds limit = deadlines.ForCall() * static_cast<int64_t>(placed.size());
   const auto all_with = [&](Fault fault) {
     worker.reset();
     return std::vector<CallResult>(placed.size(), Faulty(std::move(fault)));
@@ -357,7 +339,7 @@ std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<Place
     }
     const auto reply = ParseCallReply(line, id, results.size(), placed.size());
     if (!reply) return all_with(ProtocolFault(reply.error()));
-    NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - asked));
+    deadlines.NoteAnswer(std::chrono::ceil<milliseconds>(Clock::now() - asked));
     for (size_t i = results.size(); i <= reply->through; ++i)
       results.push_back(Judge(*arena, placed[i], *reply));
   }
@@ -434,9 +416,18 @@ const KernelSpec& KernelSession::spec() const {
   return impl_->spec;
 }
 void KernelSession::SetHurried(bool hurried) {
-  impl_->hurried = hurried;
+  impl_->deadlines.SetHurried(hurried);
   for (auto& [threads, sibling] : impl_->siblings)
     if (sibling) (*sibling)->SetHurried(hurried);
+}
+void KernelSession::SetApart(bool apart) {
+  impl_->apart = apart;
+}
+bool KernelSession::is_apart() const {
+  return impl_->apart;
+}
+int KernelSession::CountLook(const std::string& at_what) {
+  return ++impl_->looks[at_what];
 }
 void KernelSession::Refresh() {
   impl_->refreshed = impl_->worker != nullptr;

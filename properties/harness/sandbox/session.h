@@ -113,6 +113,14 @@ class KernelSession {
   // what they find is to be confirmed without hurry, for on a busy machine any call may be slow once.
   void SetHurried(bool hurried);
 
+  // While apart, Run makes one call a round trip, and copies its outputs before the next: a kernel that writes to
+  // an earlier call's outputs has a late write then. Where calls go together such outputs may be copied behind that
+  // write, and seem to be wrong. For calls whose values are wrong; it is slower.
+  void SetApart(bool apart);
+  bool is_apart() const;
+  // How often this has been asked with these words, now included: for looks that are worth a few tries each.
+  int CountLook(const std::string& at_what);
+
   // Ends the worker, and those of WithThreads: the next call is the first that its kernel sees. No death:
   // it counts among no restarts.
   void Refresh();

@@ -260,6 +260,21 @@ TEST(SessionFaults, AThreadThatWritesAfterTheCallIsFound) {
   EXPECT_TRUE(is_found);
 }
 
+TEST(SessionFaults, AWriteToTheOutputsOfTheCallBeforeIsFoundWhereCallsAreMadeApart) {
+  const auto session = OpenHostile("write-previous");
+  session->SetApart(true);
+  Call call = SmallCall();
+  const auto results = session->Run(std::vector<Call>(3, call));
+  for (size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(results[i].fault) << i;
+    EXPECT_EQ(results[i].fault->kind, FaultKind::kLateWrite);
+    EXPECT_EQ(results[i].fault->index, (Index{0, 0, 0, 0}));
+    EXPECT_EQ(results[i].outputs.at(0), TensorOf(&call, ATTEST_ROLE_V).image);
+  }
+  EXPECT_FALSE(results[2].fault);
+  EXPECT_EQ(session->stats().round_trips, 3);
+}
+
 TEST(SessionFaults, OnlyMemoryThatGrowsWithEachCallIsALeak) {
   if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
   const std::vector<Call> calls(16, SmallCall());
