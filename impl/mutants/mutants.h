@@ -148,6 +148,7 @@ enum class Mutation {
   kEmptyPastEndsCall,
   kPastNeedsPresent,
   kPagesOfBatch0,
+  kPageTailAttended,
   kPageOfThePrevious,
   kRingFromSlot0,
   kPackedSingleQuery,

@@ -139,6 +139,7 @@ DirectForm FormFor(Mutation mutation) {
     case Mutation::kFirstPresentByPosition:
       return {DirectLayout::kDense, DirectStorage::kPlain, true};
     case Mutation::kPagesOfBatch0:
+    case Mutation::kPageTailAttended:
     case Mutation::kPageOfThePrevious:
       return {DirectLayout::kDense, DirectStorage::kPages};
     case Mutation::kRingFromSlot0:

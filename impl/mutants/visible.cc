@@ -31,6 +31,14 @@ bool IgnoresLengths(const CallView& call, Mutation mutation, int64_t b) {
          (mutation == Mutation::kLengthsDroppedBesideMask && call.mask);
 }
 
+// How many keys the mutation takes batch item b to have.
+int64_t LengthOf(const CallView& call, Mutation mutation, int64_t b) {
+  const int64_t length = call.KeyLength(b);
+  if (mutation != Mutation::kPageTailAttended || !call.is_paged()) return length;
+  const int64_t page = call.storage.page_size;
+  return (length + page - 1) / page * page;
+}
+
 // Lengths of a mutation that hide what no length should.
 bool LengthsHideMore(const CallView& call, Mutation mutation, int64_t b, int64_t i, int64_t j) {
   switch (mutation) {
@@ -164,7 +172,7 @@ bool CausalityHides(const CallView& call, Mutation mutation, int64_t b, int64_t 
 
 bool PlainVisible(const CallView& call, Mutation mutation, int64_t b, int64_t h, int64_t i,
                   int64_t j) {
-  if (!IgnoresLengths(call, mutation, b) && j >= call.KeyLength(b)) return false;
+  if (!IgnoresLengths(call, mutation, b) && j >= LengthOf(call, mutation, b)) return false;
   if (LengthsHideMore(call, mutation, b, i, j)) return false;
   const int64_t beyond = j - (i + PlainDiagonalOffset(call, mutation, b));
   const bool out_of_window = WindowHides(call, mutation, beyond);

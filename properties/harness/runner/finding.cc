@@ -339,8 +339,8 @@ void BlameStorage(const Property& property, const Contract& contract, KernelSess
   const bool leads = known.empty() || IsSymptom(known) || stored.storage.packed ||
                      stored.storage.first_call != FirstCall::kNo;
   if (!IsLastingAndOfValues(finding) || !leads) return;
-  std::string why = FindStorageCause(property, finding, contract, session);
-  if (!why.empty()) Blame(kStorageMisread, std::move(why), finding);
+  auto found = FindStorageCause(property, finding, contract, session);
+  if (found) Blame(found->cause_class, std::move(found->why), finding);
 }
 
 Finding Started(const Failure& failure, const KernelSession& session) {

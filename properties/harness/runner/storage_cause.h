@@ -3,7 +3,9 @@
 #ifndef ATTEST_HARNESS_RUNNER_STORAGE_CAUSE_H_
 #define ATTEST_HARNESS_RUNNER_STORAGE_CAUSE_H_
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "impl/attention/contract.h"
 #include "properties/harness/judge/verdict.h"
@@ -12,10 +14,15 @@
 
 namespace attest {
 
-// One clause, which names the storage ("past tensors of no keys are misread: ..."). "" where the case at fault
-// is stored plainly, or where plain storage does not mend it.
-std::string FindStorageCause(const Property& property, const Finding& finding,
-                             const Contract& contract, KernelSession& session);
+struct StorageCause {
+  std::string_view cause_class;
+  std::string
+      why;  // one clause, which names the storage: "past tensors of no keys are misread: ..."
+};
+
+// nullopt where the case at fault is stored plainly, or where plain storage does not mend it.
+std::optional<StorageCause> FindStorageCause(const Property& property, const Finding& finding,
+                                             const Contract& contract, KernelSession& session);
 
 }  // namespace attest
 

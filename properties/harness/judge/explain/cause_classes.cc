@@ -72,6 +72,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"softcap-value", "another softcap is applied than the one given"},
     {"hidden-before-softcap",
      "keys are hidden before the softcap, which leaves their scores finite"},
+    {"hidden-finite", "hidden keys have a finite score, and take part where others are as low"},
     {"softcap-order", "the softcap is applied before the bias instead of after it, or the reverse"},
     {"alibi-ignored", "ALiBi is not applied"},
     {"alibi-slopes", "ALiBi has slopes of its own and not those given"},

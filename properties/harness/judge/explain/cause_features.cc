@@ -178,6 +178,7 @@ constexpr CauseFeature kFeatures[] = {
     {"dropout-scale", HasDropout},
     {"dropout-order", HasDropout},
     {"scores-mode", HasScores},
+    {"hidden-finite", MayHide},
     {"hidden-maximum", MayHide},
     {"hidden-keys-in-sum", MayHide},
     {"hidden-nonfinite", MayHide},

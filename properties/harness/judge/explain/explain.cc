@@ -77,9 +77,10 @@ bool OutputHolds(const Mismatch& m, const Row& row, const Output& output) {
   return OutputHolds(m, row, output, [](double) { return true; });
 }
 
-// A phrase without the words for whose vectors are misread: whether keys, values or both does not make
-// another fault of it.
+// A phrase without an example, and without the words for whose vectors are misread: whether keys, values or both does
+// not make another fault of it.
 std::string EssenceOf(std::string phrase) {
+  phrase.erase(std::min(phrase.find(kSuchAs), phrase.size()));
   for (const std::string_view word : {"keys and values", "keys", "values"}) {
     for (size_t at; (at = phrase.find(word)) != phrase.npos;) phrase.erase(at, word.size());
   }
@@ -227,7 +228,9 @@ class Explainer {
   // The faulty rules that fit, best first; the hypotheses lie in the bank.
   std::vector<Fitting> FittingRules(HypothesisBank& bank) {
     true_rule_ = scene_.TrueRule(witness_);
+    AddFiniteFills(/*outweighing=*/true, bank);
     AddVisibilityFaults(bank);
+    AddFiniteFills(/*outweighing=*/false, bank);
     AddSourceFaults(bank);
     AddSoftmaxFaults(bank);
     AddTileFaults(bank);

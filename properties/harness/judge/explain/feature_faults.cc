@@ -27,7 +27,11 @@ bool Gives(const Mismatch& m, const FeatureChange& change, const std::vector<Row
   ErrorBound bound(p, inputs, reference, contract);
   const Mismatch changed{p, inputs, reference, bound, m.outcome, contract, m.storage};
   const auto holds = [&](const Row& row) { return RowHolds(changed, row, bound); };
-  const auto is_evidence = [&](const Row& row) { return RowIsJudged(changed, row) && holds(row); };
+  // Of a row that sees nothing, out and lse alone are looked at.
+  const bool has_rows = !m.outcome.out.empty() || !m.outcome.lse.empty();
+  const auto is_evidence = [&](const Row& row) {
+    return RowIsJudged(changed, row) && (has_rows || !IsEmptyRow(p, row)) && holds(row);
+  };
   return std::all_of(wrong.begin(), wrong.end(), is_evidence) &&
          std::all_of(right.begin(), right.end(), holds);
 }

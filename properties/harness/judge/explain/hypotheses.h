@@ -15,6 +15,9 @@
 
 namespace attest {
 
+// Stands before an example in a phrase: hypotheses that differ in the example alone are named once.
+inline constexpr std::string_view kSuchAs = ", such as ";
+
 // Whether nothing but the softmax stands between scores and weights: no softcap, sinks and dropout.
 bool HasPlainSoftmax(const Problem& problem);
 
@@ -102,6 +105,9 @@ class HypothesisBank {
 
 // The families. Each adds what applies to the bank's scene.
 void AddVisibilityFaults(HypothesisBank& bank);
+// Hidden keys with a finite score, of those that outweigh what the witness's row sees, or of the others: the former
+// say what is wrong with such a row before any rule that lets some keys in.
+void AddFiniteFills(bool outweighing, HypothesisBank& bank);
 void AddSourceFaults(HypothesisBank& bank);  // which vectors are read, and how
 void AddSoftmaxFaults(HypothesisBank& bank);
 void AddRescaleFaults(HypothesisBank& bank);  // with it, those of a softmax in parts

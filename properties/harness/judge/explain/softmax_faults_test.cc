@@ -36,13 +36,15 @@ std::function<Outcome(Problem, Inputs)> Softmaxes(
     ForEachRow(p, [&](const Row& row) {
       Scores scores = ScoresOf(p, inputs, row);
       change(p, row, scores);
+      const double max = *std::ranges::max_element(scores);
       double sum = 0;
-      for (const double s : scores) sum += std::exp(s);
-      outcome.lse.At(row.batch, row.head, row.query, 0) = RoundTo(p.LseDType(), std::log(sum));
+      for (double& s : scores) sum += s = std::exp(s - max);
+      outcome.lse.At(row.batch, row.head, row.query, 0) =
+          RoundTo(p.LseDType(), max + std::log(sum));
       for (int64_t d = 0; d < p.value_dim; ++d) {
         double out = 0;
         for (int64_t j = 0; j < p.kv_len; ++j) {
-          out += std::exp(scores[static_cast<size_t>(j)]) / sum *
+          out += scores[static_cast<size_t>(j)] / sum *
                  inputs.v.At(row.batch, row.head / p.heads_per_kv_head(), j, d);
         }
         outcome.out.At(row.batch, row.head, row.query, d) = RoundTo(p.dtype, out);
@@ -79,6 +81,37 @@ TEST(SoftmaxFaultsTest, FaultsOfTheSoftmaxAreNamed) {
   };
   ExpectNamed({{"hidden-before-softcap", capped, Softmaxes(CapAll)},
                {"rescale-missing", [](Problem&) {}, Softmaxes(WeighByOwnMaximum)}});
+}
+
+// A finite number in place of a hidden key's score, or added to it.
+auto Filled(double fill, bool is_added) {
+  return Softmaxes([=](const Problem& p, const Row& row, Scores& scores) {
+    for (int64_t j = 0; j < p.kv_len; ++j) {
+      double& s = scores[static_cast<size_t>(j)];
+      if (!Visible(p, row, j)) s = is_added ? s + fill : fill;
+    }
+  });
+}
+
+TEST(SoftmaxFaultsTest, FiniteScoresOfHiddenKeysAreNamed) {
+  ExpectNamed({{"hidden-finite", Causal, Filled(-10, /*is_added=*/true)},
+               {"hidden-finite", Causal, Filled(-1, /*is_added=*/false)},
+               {"hidden-finite", Padded, Filled(-10, /*is_added=*/false)}});
+}
+
+// Scores of about -20000 each, of which no key that is let in by mistake, nor anything else, would be seen.
+TEST(SoftmaxFaultsTest, AFillThatOutweighsWhatIsSeenIsNamedByItsNumber) {
+  Problem p = OpenProblem();
+  p.scale = 1;
+  Causal(p);
+  p.mask = RandomPlane(p);
+  Inputs inputs = InputsOf(p);
+  for (double& x : inputs.q.values) x = 55 + x;
+  for (double& x : inputs.k.values) x = -60 + x;
+  const Explanation found = Shown(p, inputs, Filled(-1e4, /*is_added=*/false)(p, inputs)).Explain();
+  EXPECT_EQ(found.cause_class, "hidden-finite") << found.phrase;
+  EXPECT_THAT(found.phrase,
+              testing::StartsWith("as if hidden keys kept a finite score, such as -10000"));
 }
 
 TEST(SoftmaxFaultsTest, AScaleInSixteenBitsIsNamedAsSuch) {
