@@ -29,9 +29,9 @@ Derived TwoValuesAndTheirSum(const Case& original, const Contract&) {
   Array second = SmallIntegers(draw, c.problem.VShape());
   Array sum = first;
   for (size_t n = 0; n < sum.values.size(); ++n) sum.values[n] += second.values[n];
-  return Of({WithData(c, DataTensor::kV, std::move(sum)),
-             WithData(c, DataTensor::kV, std::move(first)),
-             WithData(c, DataTensor::kV, std::move(second))});
+  return Of(WithData(c, DataTensor::kV, std::move(sum)),
+            WithData(c, DataTensor::kV, std::move(first)),
+            WithData(c, DataTensor::kV, std::move(second)));
 }
 
 Verdict JudgeSum(const Evidence& evidence) {
@@ -71,7 +71,7 @@ Derived KeysShifted(const Case& original, const Contract&) {
         const auto step = static_cast<double>(draw.Between(-3, 3));
         for (int64_t j = 0; j < keys.shape[2]; ++j) keys.At(b, h, j, d) += step;
       }
-  return Of({c, WithData(c, DataTensor::kK, std::move(keys))});
+  return Of(c, WithData(c, DataTensor::kK, std::move(keys)));
 }
 
 // By how much the row's scores have moved: scale * q.c, exact but for the product with the scale.
@@ -130,7 +130,7 @@ Derived ScaleFolded(const Case& original, const Contract&) {
   if (!IsExactlyStored(c, DataTensor::kQ, q)) return NotApplicable("twice q passes the format");
   Case folded = WithData(c, DataTensor::kQ, std::move(q));
   folded.problem.scale = *c.problem.scale / 2;
-  return Of({c, folded});
+  return Of(std::move(c), std::move(folded));
 }
 
 Verdict JudgeFolded(const Evidence& evidence) {
@@ -146,7 +146,7 @@ Derived LanesPadded(const Case& original, const Contract& contract) {
   if (limit > 0 && p.head_dim + extra > limit) return NotApplicable("beyond the head_dim limit");
   Case c = original;
   c.problem.scale = p.EffectiveScale();
-  return Of({AsLiteral(c), PadLanes(c, extra)});
+  return Of(AsLiteral(c), PadLanes(c, extra));
 }
 
 Verdict JudgeLanes(const Evidence& evidence) {
@@ -168,7 +168,7 @@ Derived OneKeyARow(const Case& original, const Contract&) {
     const int64_t chosen = keys.empty() ? -1 : draw.Pick(keys);
     for (int64_t j = 0; j < before.kv_len; ++j, ++flat) c.problem.mask->bits[flat] = j == chosen;
   });
-  return Of({c});
+  return Of(std::move(c));
 }
 
 Verdict JudgeOneKey(const Evidence& evidence) {

@@ -33,7 +33,7 @@ Derived PlainAndPast(const Case& original, const Contract& contract) {
   if (storage.past == 0 && !contract.Excludes(Exclusion::kEmptyPast)) {
     storage.first_call = FirstCall::kPastEmpty;
   }
-  return Of({plain, Stored(plain, storage)});
+  return Of(plain, Stored(plain, storage));
 }
 
 // Pages are shuffled, and rings turned, by the recipe's seed, which changes nothing else in a case
@@ -43,7 +43,7 @@ Derived PlainAndTwoPlaces(const Case& original, const Storage& storage) {
   const Case first = Stored(plain, storage);
   Case second = first;
   second.recipe.seed = MixIn(second.recipe.seed, 0x5EED);
-  return Of({plain, first, second});
+  return Of(plain, first, std::move(second));
 }
 
 Derived PlainAndPages(const Case& original, const Contract& contract) {

@@ -23,7 +23,7 @@ constexpr auto NeedsSafeFuture =
 
 Derived FlagAndTriangle(const Case& original, const Contract& contract) {
   const Case c = EnsureCausal(original, contract);
-  return Of({c, WithExplicitMask(c)});
+  return Of(c, WithExplicitMask(c));
 }
 
 Verdict JudgeFlag(const Evidence& evidence) {
@@ -50,7 +50,7 @@ Derived WholeAndChunks(const Case& original, const Contract& contract) {
       !CanExpressDiagonal(contract, first.problem)) {
     first = Select(first, Axis::kKvLen, IndexRange(0, keys));
   }
-  return Of({c, first, second});
+  return Of(c, std::move(first), second);
 }
 
 Verdict JudgeChunks(const Evidence& evidence) {

@@ -4,7 +4,9 @@
 #ifndef ATTEST_PROPERTIES_DERIVE_H_
 #define ATTEST_PROPERTIES_DERIVE_H_
 
+#include <concepts>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "impl/attention/contract.h"
@@ -65,6 +67,15 @@ Case ExtendKeys(const Case& c, int64_t extra);
 // Derive's answers. Storage that no longer goes with a case is mended; sequences are packed, and heads
 // share an address, in every case or in none.
 Derived Of(std::vector<Case> cases);
+// Each moved to its place: an initializer list would copy it, tensors and all.
+template <std::same_as<Case>... More>
+Derived Of(Case first, More... more) {
+  std::vector<Case> cases;
+  cases.reserve(1 + sizeof...(more));
+  cases.push_back(std::move(first));
+  (cases.push_back(std::move(more)), ...);
+  return Of(std::move(cases));
+}
 Derived NotApplicable(std::string why);
 
 }  // namespace attest

@@ -14,7 +14,7 @@ namespace attest {
 namespace {
 
 Derived Twice(const Case& c, const Contract&) {
-  return Of({c, c});
+  return Of(c, c);
 }
 
 bool SharesHeads(const Case& c, DataTensor tensor) {
@@ -44,7 +44,7 @@ Case OtherCall(const Case& c, uint64_t salt) {
 }
 
 Derived WithACallBetween(const Case& c, const Contract&) {
-  return Of({c, OtherCall(c, 0xDE), c});
+  return Of(c, OtherCall(c, 0xDE), c);
 }
 
 Verdict JudgeRerun(const Evidence& evidence) {
@@ -61,7 +61,7 @@ Derived BatchAndItem(const Case& original, const Contract&) {
   const Case c = AsLiteral(original);
   if (c.problem.batch < 2) return NotApplicable("one batch item");
   const int64_t item = DrawFor(c, 0xBA).Below(c.problem.batch);
-  return Of({c, Select(c, Axis::kBatch, {item})});
+  return Of(c, Select(c, Axis::kBatch, {item}));
 }
 
 Verdict JudgeItem(const Evidence& evidence) {

@@ -29,7 +29,7 @@ Case WithoutDropout(Case c) {
 }
 
 Derived NoneAndAllKept(const Case& c, const Contract&) {
-  return Of({WithoutDropout(c), WithPlane(c, 0, 1)});
+  return Of(WithoutDropout(c), WithPlane(c, 0, 1));
 }
 
 Verdict JudgeAllKept(const Evidence& evidence) {
@@ -37,7 +37,7 @@ Verdict JudgeAllKept(const Evidence& evidence) {
 }
 
 Derived AllDropped(const Case& original, const Contract&) {
-  return Of({WithPlane(original, 0.5, 0)});
+  return Of(WithPlane(original, 0.5, 0));
 }
 
 Verdict JudgeAllDropped(const Evidence& evidence) {
@@ -58,7 +58,7 @@ Verdict JudgeAllDropped(const Evidence& evidence) {
 Derived NoneAndSome(const Case& original, const Contract&) {
   Case with = EnsureDropout(WithoutScoresOutput(original));
   with.problem.want_lse = with.problem.want_weights = true;
-  return Of({WithoutDropout(with), with});
+  return Of(WithoutDropout(with), with);
 }
 
 Verdict JudgeBefore(const Evidence& evidence) {
@@ -80,7 +80,7 @@ Derived OneHot(const Case& original, const Contract& contract) {
   c = WithBias(WithScores(std::move(c), ScoreFamily::kZero), BiasFamily::kZero);
   c.problem.value_dim = kv_len;
   if (!contract.Has(Feature::kValueDim)) c.problem.head_dim = kv_len;
-  return Of({EnsureDropout(WithValues(std::move(c), ValueFamily::kOneHot))});
+  return Of(EnsureDropout(WithValues(std::move(c), ValueFamily::kOneHot)));
 }
 
 Verdict JudgeOneHot(const Evidence& evidence) {

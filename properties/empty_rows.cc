@@ -35,14 +35,14 @@ Derived BeforeAndAfterEmptying(const Case& original, const Contract&) {
       if (empty) after.problem.mask->bits[flat] = 0;
     }
   });
-  return Of({before, after});
+  return Of(before, std::move(after));
 }
 
 Derived WithEmptyRow(const Case& original, const Contract& contract) {
   Derived both = BeforeAndAfterEmptying(WithoutScoreFeatures(original), contract);
   if (both.cases.empty()) return both;
   both.cases[1].problem.want_lse = true;
-  return Of({both.cases[1]});
+  return Of(both.cases[1]);
 }
 
 // How far a computed mean of n values may lie from the true one: summing in f32 in any order, one
@@ -175,8 +175,8 @@ Derived WithVisibleNan(const Case& original, const Contract&) {
     array.At(row.batch, head, position, draw.Below(array.shape[3])) = kNaN;
     return WithData(c, tensor, std::move(array));
   };
-  return Of({poisoned(DataTensor::kQ, row.head, row.query), poisoned(DataTensor::kK, kv_head, key),
-             poisoned(DataTensor::kV, kv_head, key)});
+  return Of(poisoned(DataTensor::kQ, row.head, row.query), poisoned(DataTensor::kK, kv_head, key),
+            poisoned(DataTensor::kV, kv_head, key));
 }
 
 std::string NeedsNanPromise(const Contract& c) {

@@ -12,7 +12,7 @@ namespace attest {
 namespace {
 
 Derived Itself(const Case& c, const Contract&) {
-  return Of({c});
+  return Of(c);
 }
 
 Verdict JudgeReference(const Evidence& evidence) {
@@ -29,7 +29,7 @@ Verdict JudgeAccepted(const Evidence& evidence) {
 Derived ItselfIfSmall(const Case& c, const Contract&) {
   // 2^14 scores: the scalar reference is some fifty times slower than the first.
   if (ElementCount(c.problem.WeightsShape()) > (1 << 14)) return NotApplicable("too large");
-  return Of({c});
+  return Of(c);
 }
 
 // The second reference has 64 bits or more: 2^-11 of an f64 kernel's own roundings, and it is rounded
@@ -98,7 +98,7 @@ Derived AskForMoreAndLess(const Case& c, const Contract&) {
   Case less = c, more = c;
   less.problem.want_lse = less.problem.want_weights = false;
   more.problem.want_lse = more.problem.want_weights = true;
-  return Of({less, more});
+  return Of(std::move(less), std::move(more));
 }
 
 std::string NeedsASecondOutput(const Contract& c) {

@@ -22,7 +22,7 @@ Derived NarrowAndWide(const Case& original, const Contract& contract) {
   narrow = AsLiteral(narrow);
   Case wide = narrow;
   wide.problem.fp8.reset();
-  return Of({narrow, wide});
+  return Of(std::move(narrow), std::move(wide));
 }
 
 Verdict JudgeWide(const Evidence& evidence) {
@@ -42,7 +42,7 @@ Derived ScalesMoved(const Case& original, const Contract& contract) {
   moved.problem.fp8->k_scale /= 2;
   for (double& x : moved.literals[DataTensor::kQ].values) x *= 2;
   for (double& x : moved.literals[DataTensor::kK].values) x /= 2;
-  return Of({derived.cases[0], moved});
+  return Of(derived.cases[0], moved);
 }
 
 Verdict JudgeScales(const Evidence& evidence) {

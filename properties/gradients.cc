@@ -46,7 +46,7 @@ Derived Alone(const Case& original, const Contract& contract) {
       alone = Packable(std::move(alone), backward);
       alone.storage.packed = true;
     }
-    return Of({alone});
+    return Of(std::move(alone));
   });
 }
 
@@ -134,7 +134,7 @@ bool IsUnseen(const Problem& p, const GradientOutput& output, const GradientInde
 Derived WithSomeUnseen(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [&](const Case& seen) {
     const Case c = WithUnseenKeys(seen, contract);
-    return HasUnseenKey(c.problem) ? Of({c}) : NotApplicable("some row sees each key");
+    return HasUnseenKey(c.problem) ? Of(c) : NotApplicable("some row sees each key");
   });
 }
 
@@ -172,9 +172,9 @@ Derived ChangeUnseen(const Case& original, const Contract& contract) {
     if (kIsPoison) p.query_lengths.reset();
     if (!HasUnseenKey(p)) return NotApplicable("some row sees each key");
     Draw draw = DrawFor(c, 0xBAD);
-    return Of({c, WithUnseenData(c, p, [&] {
-                 return kIsPoison ? kNaN : static_cast<double>(draw.Between(-9, 9));
-               })});
+    return Of(c, WithUnseenData(c, p, [&] {
+                return kIsPoison ? kNaN : static_cast<double>(draw.Between(-9, 9));
+              }));
   });
 }
 
@@ -218,7 +218,7 @@ Derived OneRowsDout(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [](const Case& c) {
     const Row row = ChosenRow(c);
     if (row.batch < 0) return NotApplicable("every row is padding");
-    return Of({c, WithOtherRow(c, DataTensor::kDout, row, 0x0D1)});
+    return Of(c, WithOtherRow(c, DataTensor::kDout, row, 0x0D1));
   });
 }
 
@@ -269,7 +269,7 @@ Derived WithBlindRow(const Case& original, const Contract& contract) {
       c.problem.mask->bits[static_cast<size_t>(at)] = 0;
     }
     const Case other = WithOtherRow(c, DataTensor::kDout, row, 0x0D2);
-    return Of({c, WithOtherRow(other, DataTensor::kQ, row, 0x0D3)});
+    return Of(c, WithOtherRow(other, DataTensor::kQ, row, 0x0D3));
   });
 }
 
@@ -306,7 +306,7 @@ std::optional<Case> WithScaledDout(const Case& c, double factor) {
 Derived WithZeroDout(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [](const Case& c) {
     const auto zero = WithScaledDout(c, 0);
-    return zero ? Of({*zero}) : NotApplicable("dout is not finite");
+    return zero ? Of(*zero) : NotApplicable("dout is not finite");
   });
 }
 
@@ -320,7 +320,7 @@ constexpr double kFactor = 2;
 Derived OnceAndTwice(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [](const Case& c) {
     const auto twice = WithScaledDout(c, kFactor);
-    return twice ? Of({c, *twice}) : NotApplicable("twice dout is beyond its type");
+    return twice ? Of(c, *twice) : NotApplicable("twice dout is beyond its type");
   });
 }
 
@@ -344,7 +344,7 @@ Derived SharedAndRepeated(const Case& original, const Contract& contract) {
     for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
       repeated.literals[tensor] = SelectArray(shared.literals.at(tensor), 1, kv_head_of);
     }
-    return Of({shared, repeated});
+    return Of(shared, std::move(repeated));
   });
 }
 
@@ -384,7 +384,7 @@ Derived WithAndWithoutPadding(const Case& original, const Contract& contract) {
     const auto& lengths = *c.problem.key_lengths;
     const int64_t longest = *std::ranges::max_element(lengths);
     if (longest == c.problem.kv_len) return NotApplicable("no key is padding in every item");
-    return Of({c, Select(c, Axis::kKvLen, IndexRange(0, longest))});
+    return Of(c, Select(c, Axis::kKvLen, IndexRange(0, longest)));
   });
 }
 
@@ -403,7 +403,7 @@ Derived WithACallBetween(const Case& original, const Contract& contract) {
   return FromGradients(original, contract, [](const Case& c) {
     const Row row = ChosenRow(c);
     if (row.batch < 0) return NotApplicable("every row is padding");
-    return Of({c, WithOtherRow(c, DataTensor::kDout, row, 0x0D4), c});
+    return Of(c, WithOtherRow(c, DataTensor::kDout, row, 0x0D4), c);
   });
 }
 
@@ -415,7 +415,7 @@ Verdict JudgeRerun(const Evidence& evidence) {
 }
 
 Derived OneAndThreeThreads(const Case& original, const Contract& contract) {
-  Derived derived = FromGradients(original, contract, [](const Case& c) { return Of({c, c}); });
+  Derived derived = FromGradients(original, contract, [](const Case& c) { return Of(c, c); });
   if (!derived.cases.empty()) derived.settings = {{.threads = 1}, {.threads = 3}};
   return derived;
 }
@@ -432,7 +432,7 @@ Derived AtBothEnds(const Case& original, const Contract& contract) {
     Case end = WithUnseenKeys(c, contract), begin = end;
     end.placement = Placement::kEnd;
     begin.placement = Placement::kBegin;
-    return Of({end, begin});
+    return Of(std::move(end), begin);
   });
 }
 

@@ -92,7 +92,7 @@ Derived SharedAndSpeltOut(const Case& original, const Contract& contract) {
     }
     if (shape == own.problem.WeightsShape()) return NotApplicable("no two pairs share a bias");
     const Case shared = WithSharedBias(WithFullBias(own), shape);
-    return Of({shared, WithFullBias(shared)});
+    return Of(shared, WithFullBias(shared));
   });
 }
 
@@ -129,7 +129,7 @@ Derived WithABiasOfEachPair(const Case& original, const Contract& contract) {
     c.problem.query_lengths.reset();
     if (contract.semantics.softcap_order == SoftcapOrder::kAfterBias) c.problem.softcap = 0;
     if (!contract.HasBackward(Feature::kSinkGradient)) c.problem.sinks.reset();
-    return Of({WithFullBias(WithOwnBias(AsLiteral(c), BackwardContract(contract)))});
+    return Of(WithFullBias(WithOwnBias(AsLiteral(c), BackwardContract(contract))));
   });
 }
 

@@ -18,7 +18,7 @@ Derived LabelledHeads(const Case& original, const Contract&) {
   Case c = WithoutFp8(original);
   c.problem.sinks.reset();
   c.problem.dropout.reset();
-  return Of({WithScores(WithValues(c, ValueFamily::kLabels), ScoreFamily::kSmallIntegers)});
+  return Of(WithScores(WithValues(c, ValueFamily::kLabels), ScoreFamily::kSmallIntegers));
 }
 
 // Below half a unit, and above what weights rounded to bf16 (2^-8) do to labels under 100.
@@ -57,7 +57,7 @@ Derived TogetherAndOneGroup(const Case& original, const Contract&) {
   const Case c = AsLiteral(original);
   if (c.problem.kv_heads < 2) return NotApplicable("one kv head");
   const int64_t kv_head = DrawFor(c, 0x6E).Below(c.problem.kv_heads);
-  return Of({c, SelectHeads(c, {kv_head}, c.problem.heads_per_kv_head())});
+  return Of(c, SelectHeads(c, {kv_head}, c.problem.heads_per_kv_head()));
 }
 
 Verdict JudgeGroup(const Evidence& evidence) {
@@ -85,7 +85,7 @@ Derived GroupedAndRepeated(const Case& original, const Contract&) {
   for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
     repeated.literals[tensor] = SelectArray(grouped.literals.at(tensor), 1, kv_head_of);
   }
-  return Of({grouped, repeated});
+  return Of(grouped, std::move(repeated));
 }
 
 Verdict JudgeRepeated(const Evidence& evidence) {

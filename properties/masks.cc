@@ -30,7 +30,7 @@ Derived OneHot(const Case& original, const Contract& contract) {
   Case c = WithBias(WithValues(even, ValueFamily::kOneHot), BiasFamily::kZero);
   c.problem.value_dim = kv_len;
   if (!contract.Has(Feature::kValueDim)) c.problem.head_dim = kv_len;
-  return Of({c});
+  return Of(std::move(c));
 }
 
 // The same with a finite bias that shifts each row as a whole, as far as -1e4: it hides nothing.
@@ -91,7 +91,7 @@ Verdict JudgeVisibleSet(const Evidence& evidence) {
 // --- NaN and infinities made by masks ---
 
 Derived Itself(const Case& c, const Contract&) {
-  return Of({c});
+  return Of(c);
 }
 
 // The element of a row that is not finite though everything the row sees is.
@@ -131,7 +131,7 @@ Derived BooleanAndAdditive(const Case& original, const Contract&) {
   Case additive = WithBias(boolean, BiasFamily::kZero);
   additive.problem.bias = additive.problem.mask;
   additive.problem.mask.reset();
-  return Of({boolean, additive});
+  return Of(boolean, std::move(additive));
 }
 
 Derived LengthsAndMask(const Case& original, const Contract& contract) {
@@ -142,7 +142,7 @@ Derived LengthsAndMask(const Case& original, const Contract& contract) {
   Case masked = lengths;
   masked.problem.mask = VisiblePlane(hiding.problem);
   masked.problem.key_lengths.reset();
-  return Of({lengths, masked});
+  return Of(lengths, std::move(masked));
 }
 
 // Two mechanisms at once, against the one mask that hides what either hides.
@@ -165,7 +165,7 @@ Derived ComposedAndSingle(const Case& original, const Contract& contract) {
       if (std::isinf(x)) x = 0;
     }
   }
-  return Of({composed, single});
+  return Of(std::move(composed), std::move(single));
 }
 
 Verdict JudgeForm(const Evidence& evidence) {
@@ -198,7 +198,7 @@ Derived BroadcastAndExpandedMask(const Case& original, const Contract&) {
   broadcast.problem.mask = DrawBroadcast(original);
   Case expanded = broadcast;
   expanded.problem.mask = ExpandTo(*broadcast.problem.mask, broadcast.problem.WeightsShape());
-  return Of({broadcast, expanded});
+  return Of(std::move(broadcast), std::move(expanded));
 }
 
 Derived BroadcastAndExpandedBias(const Case& original, const Contract&) {
@@ -210,7 +210,7 @@ Derived BroadcastAndExpandedBias(const Case& original, const Contract&) {
   const Shape4 full = broadcast.problem.WeightsShape();
   expanded.problem.bias = ExpandTo(*broadcast.problem.bias, full);
   expanded.literals[DataTensor::kBias] = ExpandTo(broadcast.literals[DataTensor::kBias], full);
-  return Of({broadcast, expanded});
+  return Of(std::move(broadcast), std::move(expanded));
 }
 
 Verdict JudgeBroadcast(const Evidence& evidence) {
@@ -229,7 +229,7 @@ Derived WithoutAndWithConstant(const Case& original, const Contract& contract) {
   Case shifted = WithBias(plain, BiasFamily::kRowConstant);
   shifted.problem.bias = BitPlane{{1, 1, plain.problem.q_len, 1}, 4, {}};
   shifted.problem.bias->bits.assign(static_cast<size_t>(plain.problem.q_len), 1);
-  return Of({plain, shifted});
+  return Of(std::move(plain), std::move(shifted));
 }
 
 Verdict JudgeConstantBias(const Evidence& evidence) {

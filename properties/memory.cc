@@ -16,7 +16,7 @@ Derived AtBothEnds(const Case& original, const Contract&) {
   begin.placement = Placement::kBegin;
   end.problem.want_lse = begin.problem.want_lse = true;
   end.problem.want_weights = begin.problem.want_weights = true;
-  return Of({end, begin});
+  return Of(std::move(end), std::move(begin));
 }
 
 // The runner has failed every call that read, wrote or left unwritten what it should not have.
@@ -52,7 +52,7 @@ Derived ContiguousAndStrided(const Case& original, const Contract& contract) {
                                          &one.layouts.out};
   *single[static_cast<size_t>(draw.Below(4))] = draw.Pick(others);
   all.layouts = {draw.Pick(others), draw.Pick(others), draw.Pick(others), draw.Pick(others)};
-  return Of({plain, one, all});
+  return Of(std::move(plain), std::move(one), std::move(all));
 }
 
 std::string NeedsFarStrides(const Contract& c) {
@@ -73,7 +73,7 @@ Derived NearAndFar(const Case& original, const Contract& contract) {
     cases.push_back(plain);
     cases.back().layouts = {layout, layout, layout, layout};
   }
-  return Of(cases);
+  return Of(std::move(cases));
 }
 
 std::string NeedsAnyStrides(const Contract& c) {
@@ -128,7 +128,7 @@ Derived WithAZeroSize(const Case& original, const Contract& contract) {
   const Axis axis = DrawFor(original, 0x20).Pick(axes);
   Case c = AsLiteral(original);
   if (!c.problem.scale) c.problem.scale = 1.0;  // 1 / sqrt(0) is no scale
-  return Of({Realign(Select(c, axis, {}), contract)});
+  return Of(Realign(Select(c, axis, {}), contract));
 }
 
 Verdict JudgeZeroSize(const Evidence& evidence) {

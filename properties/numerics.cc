@@ -16,11 +16,11 @@ namespace {
 
 template <ScoreFamily kFamily>
 Derived WithFamily(const Case& c, const Contract&) {
-  return Of({WithScores(WithoutFp8(c), kFamily)});
+  return Of(WithScores(WithoutFp8(c), kFamily));
 }
 
 Derived DenormalValues(const Case& c, const Contract&) {
-  return Of({WithValues(WithoutFp8(c), ValueFamily::kDenormal)});
+  return Of(WithValues(WithoutFp8(c), ValueFamily::kDenormal));
 }
 
 Verdict JudgeRange(const Evidence& evidence) {
@@ -48,7 +48,7 @@ Derived OneKeyMoved(const Case& original, const Contract& contract) {
   Array keys = c.literals.at(DataTensor::kK);
   for (int64_t b = 0; b < keys.shape[0]; ++b)
     for (int64_t h = 0; h < keys.shape[1]; ++h) keys.At(b, h, key, lane) += 1;
-  return Of({c, WithData(c, DataTensor::kK, std::move(keys))});
+  return Of(c, WithData(c, DataTensor::kK, std::move(keys)));
 }
 
 Verdict JudgeMonotone(const Evidence& evidence) {
@@ -105,7 +105,7 @@ Derived MeansOfNeighbours(const Case& original, const Contract& contract) {
         for (int64_t j = 0; j < values.shape[2]; ++j)
           values.At(b, h, j, lane) = size * (draw.Percent(60) ? 1 + unit : 1);
   }
-  return Of({WithData(std::move(c), DataTensor::kV, std::move(values))});
+  return Of(WithData(std::move(c), DataTensor::kV, std::move(values)));
 }
 
 // One unit of the last place of a value of that size.

@@ -29,12 +29,12 @@ Derived WithAndWithoutPadding(const Case& original, const Contract& contract) {
   const auto& lengths = *c.problem.key_lengths;
   const int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
   if (longest == c.problem.kv_len) return NotApplicable("no key is padding in every item");
-  return Of({c, Select(c, Axis::kKvLen, IndexRange(0, longest))});
+  return Of(c, Select(c, Axis::kKvLen, IndexRange(0, longest)));
 }
 
 Derived WithMorePadding(const Case& original, const Contract& contract) {
   const Case c = WithoutKeyOutputs(EnsureLengths(original, contract));
-  return Of({c, ExtendKeys(c, DrawFor(c, 0xADD).Between(1, 9))});
+  return Of(c, ExtendKeys(c, DrawFor(c, 0xADD).Between(1, 9)));
 }
 
 Verdict JudgeLength(const Evidence& evidence) {
@@ -77,7 +77,7 @@ Derived RightAndLeftPadding(const Case& original, const Contract& contract) {
   for (const DataTensor tensor : {DataTensor::kK, DataTensor::kV}) {
     left.literals[tensor] = Rotated(left.literals[tensor], 2, lengths, right.problem.kv_len);
   }
-  return Of({right, left});
+  return Of(std::move(right), std::move(left));
 }
 
 Verdict JudgeSide(const Evidence& evidence) {

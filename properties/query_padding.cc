@@ -26,7 +26,7 @@ Derived PaddedRowsChanged(const Case& original, const Contract&) {
     }
   });
   if (!any) return NotApplicable("no row is padding");
-  return Of({c, WithData(c, DataTensor::kQ, std::move(q))});
+  return Of(c, WithData(c, DataTensor::kQ, std::move(q)));
 }
 
 Verdict JudgeOtherRows(const Evidence& evidence) {
@@ -43,7 +43,7 @@ Derived WithAndWithoutPaddedRows(const Case& original, const Contract& contract)
   const int64_t longest = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
   if (longest == c.problem.q_len) return NotApplicable("no row is padding in every item");
   if (longest == 0 && !contract.Has(Feature::kZeroSizes)) return NotApplicable("all is padding");
-  return Of({c, Select(c, Axis::kQLen, IndexRange(0, longest))});
+  return Of(c, Select(c, Axis::kQLen, IndexRange(0, longest)));
 }
 
 Verdict JudgeFewerRows(const Evidence& evidence) {
@@ -65,7 +65,7 @@ std::string NeedsPaddedPromise(const Contract& c) {
 Derived WithPaddedRows(const Case& original, const Contract&) {
   Case c = EnsureQueryLengths(original);
   c.storage.packed = false;  // there are no padded rows
-  return Of({c});
+  return Of(std::move(c));
 }
 
 // The case as if it had no padding: where that is computed like any other row, any fault of a row may show in it.

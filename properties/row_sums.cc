@@ -11,7 +11,7 @@ namespace attest {
 namespace {
 
 Derived OnesAsValues(const Case& c, const Contract&) {
-  return Of({WithValues(c, ValueFamily::kOnes)});
+  return Of(WithValues(c, ValueFamily::kOnes));
 }
 
 Verdict JudgeOnes(const Evidence& evidence) {
@@ -19,7 +19,7 @@ Verdict JudgeOnes(const Evidence& evidence) {
 }
 
 Derived ConstantValues(const Case& c, const Contract&) {
-  return Of({WithValues(c, ValueFamily::kConstant)});
+  return Of(WithValues(c, ValueFamily::kConstant));
 }
 
 Verdict JudgeConstant(const Evidence& evidence) {
@@ -30,7 +30,7 @@ Verdict JudgeConstant(const Evidence& evidence) {
 Derived WithoutDropout(const Case& original, const Contract&) {
   Case c = original;
   c.problem.dropout.reset();
-  return Of({c});
+  return Of(std::move(c));
 }
 
 Verdict JudgeHull(const Evidence& evidence) {
@@ -70,7 +70,7 @@ Verdict JudgeHull(const Evidence& evidence) {
 Derived WithWeights(const Case& original, const Contract&) {
   Case c = original;
   c.problem.want_weights = true;
-  return Of({c});
+  return Of(std::move(c));
 }
 
 // The sum of a row's weights may miss one, less the sink's share, by the sum of their bounds.

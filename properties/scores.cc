@@ -17,7 +17,7 @@ namespace {
 Derived CapAndBias(const Case& original, const Contract& contract) {
   Case c = EnsureSoftcap(Lively(original));
   if (contract.Has(Feature::kBias)) c = WithBias(EnsureBias(std::move(c)), BiasFamily::kNormal);
-  return Of({c});
+  return Of(std::move(c));
 }
 
 Verdict JudgeCap(const Evidence& evidence) {
@@ -35,7 +35,7 @@ Derived HugeCapAndNone(const Case& original, const Contract&) {
   // overflows. 2^14: more is no f16, which a kernel may keep its cap in.
   const double largest = none.problem.dtype == DType::kF16 ? 0x1p14 : 0x1p60;
   huge.problem.softcap = DrawFor(none, kCapSalt).Percent(50) ? 0x1p10 : largest;
-  return Of({none, huge});
+  return Of(std::move(none), std::move(huge));
 }
 
 // Two calls whose references differ by something small may differ by as much, and their bounds.
@@ -92,7 +92,7 @@ Derived SlopesAndBias(const Case& original, const Contract& contract) {
     }
   });
   bias.problem.bias = std::move(plane);
-  return Of({slopes, WithData(bias, DataTensor::kBias, std::move(values))});
+  return Of(slopes, WithData(bias, DataTensor::kBias, std::move(values)));
 }
 
 Verdict JudgeSlopes(const Evidence& evidence) {
@@ -110,7 +110,7 @@ Derived OwnAndOneSlope(const Case& original, const Contract& contract) {
   Case one = c;
   const double slope = (*c.problem.alibi_slopes)[head];
   std::ranges::fill(*one.problem.alibi_slopes, slope);
-  return Of({c, one});
+  return Of(c, std::move(one));
 }
 
 Verdict JudgeOneSlope(const Evidence& evidence) {
@@ -140,7 +140,7 @@ Case Mild(const Case& original) {
 Derived SinkFarBelowAndNone(const Case& original, const Contract&) {
   Case none = AsLiteral(Mild(original));
   none.problem.sinks.reset();
-  return Of({none, WithSinks(none, -0x1p20)});
+  return Of(none, WithSinks(none, -0x1p20));
 }
 
 Verdict JudgeFarBelow(const Evidence& evidence) {
@@ -152,7 +152,7 @@ Verdict JudgeFarBelow(const Evidence& evidence) {
 
 // 2^20: every weight is 0 in every type.
 Derived SinkFarAbove(const Case& original, const Contract&) {
-  return Of({WithSinks(Mild(WithoutScoresOutput(original)), 0x1p20)});
+  return Of(WithSinks(Mild(WithoutScoresOutput(original)), 0x1p20));
 }
 
 Verdict JudgeFarAbove(const Evidence& evidence) {
@@ -173,7 +173,7 @@ Verdict JudgeFarAbove(const Evidence& evidence) {
 Derived SinkOfZero(const Case& original, const Contract&) {
   Case c = WithoutScoreFeatures(WithoutScoresOutput(WithoutFp8(original)));
   c = WithBias(WithScores(std::move(c), ScoreFamily::kZero), BiasFamily::kZero);
-  return Of({WithSinks(WithValues(std::move(c), ValueFamily::kOnes), 0)});
+  return Of(WithSinks(WithValues(std::move(c), ValueFamily::kOnes), 0));
 }
 
 Verdict JudgeShare(const Evidence& evidence) {
@@ -202,7 +202,7 @@ Derived SinkInARowWithoutKeys(const Case& original, const Contract&) {
   const auto row = draw.Below(p.batch * p.q_heads * p.q_len);
   std::fill_n(c.problem.mask->bits.begin() + row * p.kv_len, p.kv_len, uint8_t{0});
   c.problem.want_lse = true;
-  return Of({c});
+  return Of(std::move(c));
 }
 
 Verdict JudgeSinkAlone(const Evidence& evidence) {
@@ -232,7 +232,7 @@ Derived WideAndNarrowBias(const Case& original, const Contract&) {
   narrow = AsLiteral(EnsureBias(std::move(narrow)));  // values of the narrow type
   Case wide = narrow;
   wide.problem.bias_dtype = DType::kF32;
-  return Of({narrow, wide});
+  return Of(std::move(narrow), std::move(wide));
 }
 
 Verdict JudgeWideBias(const Evidence& evidence) {
@@ -245,7 +245,7 @@ template <ScoreMode kMode>
 Derived AskForScores(const Case& original, const Contract&) {
   Case c = original;
   c.problem.want_scores = kMode;
-  return Of({c});
+  return Of(std::move(c));
 }
 
 Verdict JudgeScores(const Evidence& evidence) {
@@ -265,7 +265,7 @@ Derived WithoutAndWithScores(const Case& original, const Contract& contract) {
   Case with = original;
   const std::vector<ScoreMode> offered(contract.scores.begin(), contract.scores.end());
   with.problem.want_scores = DrawFor(original, 0x5C04).Pick(offered);
-  return Of({WithoutScoresOutput(original), with});
+  return Of(WithoutScoresOutput(original), with);
 }
 
 Verdict JudgeAsking(const Evidence& evidence) {

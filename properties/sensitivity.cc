@@ -152,7 +152,7 @@ template <Option kOption>
 Derived WithAndWithout(const Case& original, const Contract& contract) {
   const Case lively = WithoutScoresOutput(Lively(original));
   const Case with = AsLiteral(With(kOption, lively, contract));
-  return Of({with, Realign(Without(kOption, with), contract)});
+  return Of(with, Realign(Without(kOption, with), contract));
 }
 
 // The same value came back twice where two were due: it is wrong in one call at least, and the call
@@ -227,7 +227,7 @@ Derived WithOneRowChanged(const Case& original, const Contract&) {
     double& x = array.At(row.batch, row.head / p.heads_per_kv_head(), key, d);
     x = x < 0 ? x + 4 : x - 4;
   }
-  return Of({c, WithData(c, kTensor, std::move(array))});
+  return Of(c, WithData(c, kTensor, std::move(array)));
 }
 
 template <DataTensor kTensor>

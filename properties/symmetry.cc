@@ -38,7 +38,7 @@ Case Gather(const Case& c, Axis axis, const std::vector<int64_t>& order) {
 Derived KeysReordered(const Case& original, const Contract& contract) {
   const Case c = AsLiteral(WithoutKeyOutputs(WithoutPositions(original, contract)));
   if (c.problem.kv_len < 2) return NotApplicable("fewer than two keys");
-  return Of({c, Gather(c, Axis::kKvLen, Shuffled(c, 0x9E41, c.problem.kv_len))});
+  return Of(c, Gather(c, Axis::kKvLen, Shuffled(c, 0x9E41, c.problem.kv_len)));
 }
 
 Verdict JudgeKeys(const Evidence& evidence) {
@@ -60,7 +60,7 @@ Derived KeysTwice(const Case& original, const Contract& contract) {
   for (int64_t n = 0; n < 2 * kv_len; ++n) {
     order.push_back(side_by_side ? n / 2 : n % kv_len);
   }
-  return Of({c, Gather(c, Axis::kKvLen, order)});
+  return Of(c, Gather(c, Axis::kKvLen, order));
 }
 
 std::optional<Verdict> JudgeDoubledRow(const Evidence& evidence, const Row& row) {
@@ -95,7 +95,7 @@ constexpr uint64_t kBatchSalt = 0xBA7C, kHeadSalt = 0x4EAD, kQuerySalt = 0x0E47;
 Derived ItemsReordered(const Case& original, const Contract&) {
   const Case c = AsLiteral(original);
   if (c.problem.batch < 2) return NotApplicable("one batch item");
-  return Of({c, Select(c, Axis::kBatch, Shuffled(c, kBatchSalt, c.problem.batch))});
+  return Of(c, Select(c, Axis::kBatch, Shuffled(c, kBatchSalt, c.problem.batch)));
 }
 
 Verdict JudgeItems(const Evidence& evidence) {
@@ -113,7 +113,7 @@ Derived HeadsReordered(const Case& original, const Contract&) {
   const Case c = AsLiteral(original);
   if (c.problem.kv_heads < 2) return NotApplicable("one kv head");
   const std::vector<int64_t> order = Shuffled(c, kHeadSalt, c.problem.kv_heads);
-  return Of({c, SelectHeads(c, order, c.problem.heads_per_kv_head())});
+  return Of(c, SelectHeads(c, order, c.problem.heads_per_kv_head()));
 }
 
 Verdict JudgeHeads(const Evidence& evidence) {
@@ -134,7 +134,7 @@ Derived QueriesReordered(const Case& original, const Contract& contract) {
   c.problem.query_lengths.reset();  // the padding would move
   c = AsLiteral(c);
   if (c.problem.q_len < 2) return NotApplicable("fewer than two queries");
-  return Of({c, Gather(c, Axis::kQLen, Shuffled(c, kQuerySalt, c.problem.q_len))});
+  return Of(c, Gather(c, Axis::kQLen, Shuffled(c, kQuerySalt, c.problem.q_len)));
 }
 
 Verdict JudgeQueries(const Evidence& evidence) {

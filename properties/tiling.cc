@@ -20,8 +20,8 @@ Derived WholeAndParts(const Case& original, const Contract& contract) {
   const int64_t least = contract.Has(Feature::kZeroSizes) ? 0 : 1;
   if (kv_len < 2 * least) return NotApplicable("too few keys to split");
   const int64_t split = DrawFor(whole, 0x5B).Between(least, kv_len - least);
-  return Of({whole, Select(whole, Axis::kKvLen, IndexRange(0, split)),
-             Select(whole, Axis::kKvLen, IndexRange(split, kv_len - split))});
+  return Of(whole, Select(whole, Axis::kKvLen, IndexRange(0, split)),
+            Select(whole, Axis::kKvLen, IndexRange(split, kv_len - split)));
 }
 
 // One part of a row: what it computed and how far that may be off. Emptiness is the problem's, so
@@ -112,7 +112,7 @@ Derived TogetherAndAlone(const Case& original, const Contract&) {
   const Case c = AsLiteral(original);
   if (c.problem.q_len < 2) return NotApplicable("fewer than two queries");
   const int64_t query = DrawFor(c, 0xA1).Below(c.problem.q_len);
-  return Of({c, Select(c, Axis::kQLen, {query})});
+  return Of(c, Select(c, Axis::kQLen, {query}));
 }
 
 Verdict JudgeAlone(const Evidence& evidence) {

@@ -26,7 +26,7 @@ Case WithBlocks(Case c, const Contract&) {
 template <Ensure kEnsure>
 Derived FeatureAndMask(const Case& original, const Contract& contract) {
   const Case c = kEnsure(original, contract);
-  return Of({c, WithExplicitMask(c)});
+  return Of(c, WithExplicitMask(c));
 }
 
 Verdict JudgeMask(const Evidence& evidence) {
@@ -51,7 +51,7 @@ Derived CausalAndPrefixOfZero(const Case& original, const Contract& contract) {
   causal.problem.prefix_lengths.reset();
   Case prefix = causal;
   prefix.problem.prefix_lengths = OneLength(causal.problem, 0);
-  return Of({causal, prefix});
+  return Of(std::move(causal), std::move(prefix));
 }
 
 Derived OpenAndPrefixOfAll(const Case& original, const Contract& contract) {
@@ -60,7 +60,7 @@ Derived OpenAndPrefixOfAll(const Case& original, const Contract& contract) {
   Case open = prefix;
   open.problem.causal = false;
   open.problem.prefix_lengths.reset();
-  return Of({open, prefix});
+  return Of(std::move(open), std::move(prefix));
 }
 
 Verdict JudgePrefix(const Evidence& evidence) {
@@ -90,7 +90,7 @@ Derived TogetherAndAlone(const Case& original, const Contract& contract) {
   Case alone = Select(c, Axis::kQLen, IndexRange(run.first_query, rows));
   alone = Select(alone, Axis::kKvLen, IndexRange(run.first_key, keys));
   alone.problem.documents.reset();
-  return Of({c, alone});
+  return Of(std::move(c), std::move(alone));
 }
 
 Verdict JudgeAlone(const Evidence& evidence) {

@@ -22,7 +22,7 @@ constexpr auto NeedsSafeOutside =
 
 Derived WindowAndBand(const Case& original, const Contract& contract) {
   const Case c = EnsureWindow(original, contract);
-  return Of({c, WithExplicitMask(c)});
+  return Of(c, WithExplicitMask(c));
 }
 
 Verdict JudgeBand(const Evidence& evidence) {
@@ -47,7 +47,7 @@ Derived WideWindowAndCausal(const Case& original, const Contract& contract) {
   Case window = causal;
   window.problem.causal = false;
   window.problem.window = {left, 0};
-  return Of({causal, window});
+  return Of(std::move(causal), std::move(window));
 }
 
 Verdict JudgeWide(const Evidence& evidence) {
