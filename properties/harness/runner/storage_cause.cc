@@ -21,13 +21,14 @@ std::string_view WordsFor(const Storage& storage) {
   return storage.ring ? "keys in a ring are" : "packed sequences are";
 }
 
-// The same case where every sequence is as long as the longest, or as the shortest.
+// The same case where every sequence is as long as the longest, or as the shortest that is not empty: where all are
+// empty nothing is read.
 Case WithEqualLengths(Case c, bool longest) {
   Problem& p = c.problem;
   for (auto* lengths : {&p.key_lengths, &p.query_lengths}) {
     if (!lengths->has_value() || (*lengths)->empty()) continue;
     const auto [least, most] = std::ranges::minmax(**lengths);
-    std::ranges::fill(**lengths, longest ? most : least);
+    std::ranges::fill(**lengths, longest ? most : std::clamp<int64_t>(1, least, most));
   }
   return c;
 }
@@ -40,6 +41,22 @@ std::optional<StorageCause> NarrowerCause(const Property& claim, const Case& sto
     return !SameCase(c, stored) && !Validate(c) && RunHolds(claim, c, contract, session);
   };
   const std::string_view stored_so = WordsFor(stored.storage);
+  Case pages_of_one = stored;
+  pages_of_one.storage.page_size = std::min<int64_t>(stored.storage.page_size, 1);
+  // Before the lengths: where all are equal there may be no slot behind a last key either.
+  if (holds(pages_of_one)) {
+    // NaN comes from free slots, for nothing else that is stored holds any.
+    if (is_number) {
+      return StorageCause{
+          kStorageMisread,
+          fmt::format("{} misread: in pages of one key the same values give the right result",
+                      stored_so)};
+    }
+    return StorageCause{
+        "padded-keys-attended",
+        "slots behind the last key of a sequence take part: in pages of one key the same values "
+        "give the right result"};
+  }
   if (holds(WithEqualLengths(stored, /*longest=*/true)) &&
       holds(WithEqualLengths(stored, /*longest=*/false))) {
     if (stored.storage.packed) {
@@ -54,22 +71,7 @@ std::optional<StorageCause> NarrowerCause(const Property& claim, const Case& sto
                     "with equal lengths the result is right",
                     stored_so)};
   }
-  if (stored.storage.page_size <= 1) return std::nullopt;
-  Case pages_of_one = stored;
-  pages_of_one.storage.page_size = 1;
-  if (!holds(pages_of_one)) return std::nullopt;
-  // Free slots hold NaN now and then, and nothing else there does.
-  if (is_number) {
-    return StorageCause{
-        kStorageMisread,
-        fmt::format("{} misread: in pages of one key the same values give the right "
-                    "result",
-                    stored_so)};
-  }
-  return StorageCause{
-      "padded-keys-attended",
-      "slots behind the last key of a sequence's last page take part: in pages of one key the same "
-      "values give the right result"};
+  return std::nullopt;
 }
 
 }  // namespace

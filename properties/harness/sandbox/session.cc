@@ -397,6 +397,7 @@ tl::expected<KernelSession*, Unable> KernelSession::WithThreads(int threads) {
     SessionOptions options = impl_->options;
     options.threads = threads;
     found = impl_->siblings.emplace(threads, TryOpen(impl_->spec, options)).first;
+    if (found->second) (*found->second)->SetApart(impl_->apart);
   }
   auto& sibling = found->second;
   if (!sibling)
@@ -422,6 +423,8 @@ void KernelSession::SetHurried(bool hurried) {
 }
 void KernelSession::SetApart(bool apart) {
   impl_->apart = apart;
+  for (auto& [threads, sibling] : impl_->siblings)
+    if (sibling) (*sibling)->SetApart(apart);
 }
 bool KernelSession::is_apart() const {
   return impl_->apart;
