@@ -11,10 +11,6 @@ namespace {
 // What asking fresh kernels may cost a session: a worker in C++ starts in milliseconds, one in Python in a second.
 constexpr double kMostSecondsRefreshing = 10;
 
-bool WantsNoCause(const Signature&) {
-  return false;
-}
-
 bool IsGood(VerdictKind kind) {
   return kind == VerdictKind::kPass || kind == VerdictKind::kMarginal;
 }

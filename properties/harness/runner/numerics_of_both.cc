@@ -11,8 +11,7 @@ bool FailsUnder(const std::string& phrase, const Property& property, const Case&
                 const Signature& pattern, const Contract& contract, KernelSession& session) {
   const auto wider = WidenedBy(phrase, contract);
   if (!wider) return true;
-  const CaseResult result =
-      RunCase(property, c, *wider, session, [](const Signature&) { return false; });
+  const CaseResult result = RunCase(property, c, *wider, session, WantsNoCause);
   Signature any_class = pattern;
   any_class.cause_class.clear();
   for (const Failure& failure : result.failures)

@@ -114,10 +114,6 @@ tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
   return outcomes;
 }
 
-bool WantsNoCause(const Signature&) {
-  return false;
-}
-
 Signature SignatureOf(std::string_view property, const Verdict& verdict) {
   return {std::string(property), verdict.cause, verdict.output, verdict.cause_class};
 }
@@ -238,9 +234,8 @@ bool IsLateWrite(const Failure& failure) {
 bool MayBeSpoiled(const CaseResult& result, KernelSession& session) {
   if (session.is_apart() || result.called.size() < 2) return false;
   return std::ranges::any_of(result.failures, [&](const Failure& failure) {
-    const Signature& of = failure.signature;
-    return IsOfValue(of.cause) &&
-           session.CountLook(of.property + of.output + of.cause_class) <= kLooksForLateWrites;
+    return IsOfValue(failure.signature.cause) &&
+           session.CountLook(ToString(failure.signature)) <= kLooksForLateWrites;
   });
 }
 
@@ -252,6 +247,10 @@ void JudgeUnable(const Property& property, const Case& c, const Unable& unable,
 }
 
 }  // namespace
+
+bool WantsNoCause(const Signature&) {
+  return false;
+}
 
 std::optional<Unable> SessionRunner::WhyUnable(const CallSetting& setting) {
   if (setting.at_once && !session_.identity().can_run_at_once) {

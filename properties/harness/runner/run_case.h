@@ -48,6 +48,8 @@ KernelSession* SessionAtFault(const Property& property, const Case& c, const Con
 // Which failures are worth a search for their cause, which costs more than all else in a failing
 // case; asked with a signature that has no class yet. Empty = all.
 using CauseFilter = std::function<bool(const Signature&)>;
+// One that wants none.
+bool WantsNoCause(const Signature&);
 
 // `c` must be valid. With `every_cause` failures name all causes that fit, not only the best.
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,

@@ -17,7 +17,9 @@ constexpr CauseClass kCauseClasses[] = {
     {"window-right-end", "the window holds one key too many or too few after the diagonal"},
     {"lengths-ignored", "key lengths are not applied"},
     {"lengths-off-by-one", "key lengths are one too long or too short"},
-    {"lengths-mistaken", "query lengths are taken for key lengths, or the reverse"},
+    {"lengths-mistaken",
+     "query lengths are taken for key lengths, or the reverse, or another sequence's length for "
+     "its own"},
     {"triangle-repeated", "the triangle of the diagonal tile is laid over every tile of keys"},
     {kStridesMisread, "a tensor that does not lie contiguous is misread or miswritten"},
     {kStorageMisread, "keys in a past, in pages, in a ring or packed are misread"},

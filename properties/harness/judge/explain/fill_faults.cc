@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -61,10 +60,14 @@ void AddFill(const Reason& reason, double fill, bool is_added, HypothesisBank& b
            });
 }
 
+// Beyond this a score is hardly that of a key by chance.
+constexpr double kNoScore = -1e3;
+
 // Whether nothing that the witness sees scores as high as the fill, or nearly: there it shows by what it is for.
 bool IsOutweighed(const HypothesisBank& bank, double fill) {
   const Row& at = bank.witness();
-  return bank.scene().reference().lse.At(at.batch, at.head, at.query, 0) < 0.5 * fill;
+  return fill <= kNoScore &&
+         bank.scene().reference().lse.At(at.batch, at.head, at.query, 0) < 0.5 * fill;
 }
 
 }  // namespace
