@@ -206,7 +206,24 @@ double SecondsThrough(const Mix& mix, const Contract& contract, CallRunner& runn
   return CpuSecondsWithChildren() - start;
 }
 
-void PrintMix(Mix& mix, const Contract& contract, CallRunner& here, CallRunner& worker) {
+// Likewise, through a worker: four cases of a property together, as a run does.
+double SecondsThrough(const Mix& mix, const Contract& contract, KernelSession& session) {
+  constexpr size_t kTogether = 4;
+  std::vector<std::vector<Case>> parts;
+  std::vector<const Property*> properties;
+  for (const Drawn& drawn : mix.cases) {
+    if (parts.empty() || properties.back() != drawn.property || parts.back().size() == kTogether) {
+      properties.push_back(drawn.property);
+      parts.emplace_back();
+    }
+    parts.back().push_back(drawn.c);
+  }
+  const double start = CpuSecondsWithChildren();
+  for (size_t n = 0; n < parts.size(); ++n) RunCases(*properties[n], parts[n], contract, session);
+  return CpuSecondsWithChildren() - start;
+}
+
+void PrintMix(Mix& mix, const Contract& contract, CallRunner& here, KernelSession& worker) {
   Timer timer(mix.times);
   times_stages = true;
   for (const Drawn& drawn : mix.cases) TimeStages(drawn, contract, here, timer);
@@ -259,7 +276,6 @@ bool PrintHarness(const HarnessOptions& options) {
     return false;
   }
   const auto contract = ParseContract(plugin->contract);
-  SessionRunner worker(**session);
   Mix all{"all cases", {}, {}}, small{"small cases", {}, {}};
   DrawMix(*contract, options, all, small);
   fmt::print(
@@ -270,7 +286,7 @@ bool PrintHarness(const HarnessOptions& options) {
       "products "
       "over all the calls of the case.\nThe best of {} runs counts.\n\n",
       kSmall, kRepetitions);
-  for (Mix* mix : {&small, &all}) PrintMix(*mix, *contract, **here, worker);
+  for (Mix* mix : {&small, &all}) PrintMix(*mix, *contract, **here, **session);
   return true;
 }
 

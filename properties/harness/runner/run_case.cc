@@ -1,6 +1,7 @@
 #include "properties/harness/runner/run_case.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,8 +18,6 @@ namespace {
 
 constexpr std::string_view kEquivalence = "equivalence.matches_reference";
 constexpr std::string_view kAcceptance = "equivalence.promised_calls_are_accepted";
-// For each kind of failure, how many cases are looked at for a late write.
-constexpr int kLooksForLateWrites = 4;
 
 Verdict OfKind(VerdictKind kind, std::string reason) {
   Verdict v;
@@ -84,34 +83,57 @@ std::optional<Unable> WhyUnable(const Derived& derived, CallRunner& runner) {
   return std::nullopt;
 }
 
-// The outcome of every case; those of one setting are run together, settings in the order in which they
-// are met.
-tl::expected<std::vector<Outcome>, Unable> RunAll(const Derived& derived,
-                                                  std::vector<Lowered>& lowered,
-                                                  const Contract& contract, CallRunner& runner) {
-  const size_t count = derived.cases.size();
-  std::vector<Outcome> outcomes(count);
+// A case on its way: what it derives, and what has come of it so far.
+struct CaseInHand {
+  const Case* c = nullptr;
+  Derived derived{};
+  std::optional<Oracle> oracle{};  // of derived.cases, which stay where they are
+  std::vector<Lowered> lowered{};
+  std::vector<Outcome> outcomes{};
+  CaseResult result{};
+  bool is_over = false;  // the result holds all there is to say
+};
+
+// One of the cases derived from one in hand.
+struct Part {
+  CaseInHand* hand;
+  size_t i;
+};
+
+// Has the calls of the parts run together, in their order.
+tl::expected<void, Unable> RunParts(const CallSetting& setting, std::span<const Part> parts,
+                                    const Contract& contract, CallRunner& runner) {
+  std::vector<Call> calls;
+  calls.reserve(parts.size());
+  for (const auto& [hand, i] : parts) calls.push_back(std::move(hand->lowered[i].call));
+  const auto results = runner.Run(setting, calls);
+  if (!results) return tl::unexpected(results.error());
+  for (size_t n = 0; n < parts.size(); ++n) {
+    const auto& [hand, i] = parts[n];
+    hand->lowered[i].call = std::move(calls[n]);
+    hand->outcomes[i] = Lift(hand->derived.cases[i], contract, hand->lowered[i], (*results)[n]);
+  }
+  return {};
+}
+
+// The outcome of every case derived from one; those of one setting are run together, settings in the order in which
+// they are met.
+tl::expected<void, Unable> RunBySetting(CaseInHand& hand, const Contract& contract,
+                                        CallRunner& runner) {
+  const size_t count = hand.derived.cases.size();
   std::vector<bool> done(count, false);
   for (size_t first = 0; first < count; ++first) {
     if (done[first]) continue;
-    const CallSetting setting = SettingOf(derived, first);
-    std::vector<size_t> owners;
-    std::vector<Call> calls;
+    const CallSetting setting = SettingOf(hand.derived, first);
+    std::vector<Part> parts;
     for (size_t i = first; i < count; ++i) {
-      if (!(SettingOf(derived, i) == setting)) continue;
-      owners.push_back(i);
-      calls.push_back(std::move(lowered[i].call));
-    }
-    const auto results = runner.Run(setting, calls);
-    if (!results) return tl::unexpected(results.error());
-    for (size_t n = 0; n < owners.size(); ++n) {
-      const size_t i = owners[n];
-      lowered[i].call = std::move(calls[n]);
-      outcomes[i] = Lift(derived.cases[i], contract, lowered[i], (*results)[n]);
+      if (!(SettingOf(hand.derived, i) == setting)) continue;
+      parts.push_back({&hand, i});
       done[i] = true;
     }
+    if (auto ran = RunParts(setting, parts, contract, runner); !ran) return ran;
   }
-  return outcomes;
+  return {};
 }
 
 Signature SignatureOf(std::string_view property, const Verdict& verdict) {
@@ -221,29 +243,81 @@ std::optional<Verdict> JudgeStatuses(const Derived& derived, const std::vector<O
   return worst;
 }
 
-bool IsOfValue(Cause cause) {
-  return cause == Cause::kNan || cause == Cause::kInf || cause == Cause::kValue;
-}
-
-bool IsLateWrite(const Failure& failure) {
-  return failure.signature.cause == Cause::kLateWrite;
-}
-
-// Whether the values that are wrong may have been spoiled by a later call, which the harness had not copied them
-// before.
-bool MayBeSpoiled(const CaseResult& result, KernelSession& session) {
-  if (session.is_apart() || result.called.size() < 2) return false;
-  return std::ranges::any_of(result.failures, [&](const Failure& failure) {
-    return IsOfValue(failure.signature.cause) &&
-           session.CountLook(ToString(failure.signature)) <= kLooksForLateWrites;
-  });
-}
-
-void JudgeUnable(const Property& property, const Case& c, const Unable& unable,
-                 CaseResult& result) {
+void JudgeUnable(const Property& property, const Unable& unable, CaseInHand& hand) {
+  CaseResult& result = hand.result;
+  hand.is_over = true;
   result.verdict = unable.is_fault ? FailWith(Cause::kCrash, unable.reason)
                                    : OfKind(VerdictKind::kUnsupported, unable.reason);
-  if (unable.is_fault) result.failures.push_back(FailureOf(property.id, c, result.verdict));
+  if (unable.is_fault) result.failures.push_back(FailureOf(property.id, *hand.c, result.verdict));
+}
+
+// Up to the calls, which are then ready to be made.
+void Prepare(const Property& property, const Contract& contract, CallRunner& runner,
+             CaseInHand& hand) {
+  const auto end_as = [&](VerdictKind kind, std::string reason) {
+    hand.is_over = true;
+    hand.result.verdict = OfKind(kind, std::move(reason));
+  };
+  if (std::string reason = property.unsupported(contract); !reason.empty())
+    return end_as(VerdictKind::kUnsupported, std::move(reason));
+  hand.derived = property.derive(*hand.c, contract);
+  if (!hand.derived.not_applicable.empty()) {
+    hand.result.applied = false;
+    return end_as(VerdictKind::kInconclusive, hand.derived.not_applicable);
+  }
+  if (const auto unable = WhyUnable(hand.derived, runner))
+    return JudgeUnable(property, *unable, hand);
+  hand.oracle.emplace(hand.derived.cases, contract);
+  auto lowered = LowerAll(hand.derived.cases, contract, *hand.oracle);
+  if (!lowered) return end_as(VerdictKind::kUnsupported, lowered.error().reason);
+  hand.lowered = std::move(*lowered);
+  hand.outcomes.resize(hand.lowered.size());
+}
+
+// The calls of all cases that are in hand still.
+void CallAll(const Property& property, const Contract& contract, CallRunner& runner,
+             std::span<CaseInHand> hands) {
+  std::vector<Part> together;
+  for (CaseInHand& hand : hands) {
+    if (hand.is_over || !hand.derived.settings.empty()) continue;
+    for (size_t i = 0; i < hand.outcomes.size(); ++i) together.push_back({&hand, i});
+  }
+  const auto ran = RunParts({}, together, contract, runner);
+  for (CaseInHand& hand : hands) {
+    if (hand.is_over) continue;
+    const auto ran_this =
+        hand.derived.settings.empty() ? ran : RunBySetting(hand, contract, runner);
+    if (!ran_this) JudgeUnable(property, ran_this.error(), hand);
+  }
+}
+
+// From the outcomes on.
+void JudgeCalled(const Property& property, const Contract& contract, CallRunner& runner,
+                 const CauseFilter& wants_cause, bool every_cause, CaseInHand& hand) {
+  const std::vector<Outcome>& outcomes = hand.outcomes;
+  CaseResult& result = hand.result;
+  hand.is_over = true;
+  result.calls = std::ssize(outcomes);
+  JudgeRefusals(hand.derived, outcomes, result);
+  if (auto verdict = JudgeStatuses(hand.derived, outcomes)) {
+    result.verdict = std::move(*verdict);
+  } else {
+    Evidence evidence{
+        contract,   hand.derived.cases, outcomes, *hand.oracle, Under(property.id, wants_cause),
+        every_cause};
+    runner.OnEvidence(evidence);
+    result.verdict = property.judge(evidence);
+    evidence.wants_cause = Under(kEquivalence, wants_cause);
+    JudgeDerived(property, hand.derived, evidence, result);
+  }
+  for (const Outcome& outcome : outcomes) result.verdict.via_mask |= outcome.via_mask;
+  if (property.id == kAcceptance && !result.failures.empty()) {
+    result.verdict = result.failures.front().verdict;
+  } else if (result.verdict.kind == VerdictKind::kFail) {
+    result.failures.insert(result.failures.begin(),
+                           FailureOf(property.id, *hand.c, result.verdict));
+  }
+  result.called = TakeCalls(hand.derived);
 }
 
 }  // namespace
@@ -307,66 +381,40 @@ std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
 
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
                    CallRunner& runner, const CauseFilter& wants_cause, bool every_cause) {
-  CaseResult result;
-  if (std::string reason = property.unsupported(contract); !reason.empty()) {
-    result.verdict = OfKind(VerdictKind::kUnsupported, std::move(reason));
-    return result;
-  }
-  Derived derived = property.derive(c, contract);
-  if (!derived.not_applicable.empty()) {
-    result.applied = false;
-    result.verdict = OfKind(VerdictKind::kInconclusive, derived.not_applicable);
-    return result;
-  }
-  if (const auto unable = WhyUnable(derived, runner)) {
-    JudgeUnable(property, c, *unable, result);
-    return result;
-  }
-  Oracle oracle(derived.cases, contract);
-  auto lowered = LowerAll(derived.cases, contract, oracle);
-  if (!lowered) {
-    result.verdict = OfKind(VerdictKind::kUnsupported, lowered.error().reason);
-    return result;
-  }
-  const auto outcomes = RunAll(derived, *lowered, contract, runner);
-  if (!outcomes) {
-    JudgeUnable(property, c, outcomes.error(), result);
-    return result;
-  }
-  result.calls = static_cast<int64_t>(outcomes->size());
-  JudgeRefusals(derived, *outcomes, result);
-  if (auto verdict = JudgeStatuses(derived, *outcomes)) {
-    result.verdict = std::move(*verdict);
-  } else {
-    Evidence evidence{contract,   derived.cases, *outcomes, oracle, Under(property.id, wants_cause),
-                      every_cause};
-    runner.OnEvidence(evidence);
-    result.verdict = property.judge(evidence);
-    evidence.wants_cause = Under(kEquivalence, wants_cause);
-    JudgeDerived(property, derived, evidence, result);
-  }
-  for (const Outcome& outcome : *outcomes) result.verdict.via_mask |= outcome.via_mask;
-  if (property.id == kAcceptance && !result.failures.empty()) {
-    result.verdict = result.failures.front().verdict;
-  } else if (result.verdict.kind == VerdictKind::kFail) {
-    result.failures.insert(result.failures.begin(), FailureOf(property.id, c, result.verdict));
-  }
-  result.called = TakeCalls(derived);
-  return result;
+  CaseInHand hand{&c};
+  Prepare(property, contract, runner, hand);
+  CallAll(property, contract, runner, {&hand, 1});
+  if (!hand.is_over) JudgeCalled(property, contract, runner, wants_cause, every_cause, hand);
+  return std::move(hand.result);
 }
 
-// A kernel that has been caught writing late is run apart from then on: shrinking, reruns and replay then meet the
-// same fault.
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
                    KernelSession& session, const CauseFilter& wants_cause, bool every_cause) {
   SessionRunner runner(session);
-  CaseResult result = RunCase(property, c, contract, runner, wants_cause, every_cause);
-  if (!MayBeSpoiled(result, session)) return result;
-  session.SetApart(true);
-  CaseResult again = RunCase(property, c, contract, runner, WantsNoCause);
-  if (std::ranges::any_of(again.failures, IsLateWrite)) return again;
-  session.SetApart(false);
-  return result;
+  return RunCase(property, c, contract, runner, wants_cause, every_cause);
+}
+
+std::vector<CaseResult> RunCases(const Property& property, std::span<const Case> cases,
+                                 const Contract& contract, KernelSession& session,
+                                 const CauseFilter& wants_cause) {
+  SessionRunner runner(session);
+  std::vector<CaseInHand> hands(cases.size());
+  for (size_t n = 0; n < cases.size(); ++n) {
+    hands[n].c = &cases[n];
+    Prepare(property, contract, runner, hands[n]);
+  }
+  CallAll(property, contract, runner, hands);
+  std::vector<CaseResult> results;
+  for (CaseInHand& hand : hands) {
+    const bool is_behind = !results.empty() && !results.back().failures.empty();
+    if (is_behind) {
+      std::ranges::move(TakeCalls(hand.derived), std::back_inserter(results.back().called_after));
+      continue;
+    }
+    if (!hand.is_over) JudgeCalled(property, contract, runner, wants_cause, false, hand);
+    results.push_back(std::move(hand.result));
+  }
+  return results;
 }
 
 bool RunHolds(const Property& property, const Case& c, const Contract& contract,

@@ -1,4 +1,4 @@
-// One property, one case, one kernel: the line through the house. Derives the cases, lowers them,
+// One property, one case or some, one kernel: the line through the house. Derives the cases, lowers them,
 // runs them in one round trip for each way of running them, lifts the outcomes, judges. The suites,
 // replay, shrink and vectors all go through here.
 #ifndef ATTEST_HARNESS_RUNNER_RUN_CASE_H_
@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "impl/attention/contract.h"
@@ -31,7 +32,8 @@ struct CaseResult {
   // (signature equivalence.matches_reference).
   std::vector<Failure> failures;
   int64_t calls = 0;
-  std::vector<Case> called{};  // the calls in the usual setting, in order
+  std::vector<Case> called{};        // the calls in the usual setting, in order
+  std::vector<Case> called_after{};  // likewise of later cases, which have no result: see RunCases
 };
 
 // The case that the verdict's witness is from, where the property has derived it from `c`; nullopt
@@ -55,6 +57,13 @@ bool WantsNoCause(const Signature&);
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
                    KernelSession& session, const CauseFilter& wants_cause = {},
                    bool every_cause = false);
+
+// Cases one after the other, as RunCase runs each; their calls go to the kernel together, for a round trip costs as
+// much as a small case. One result for each of the first cases, up to and including the first that fails. Those behind
+// it have been called too, and say nothing.
+std::vector<CaseResult> RunCases(const Property& property, std::span<const Case> cases,
+                                 const Contract& contract, KernelSession& session,
+                                 const CauseFilter& wants_cause = {});
 
 // Makes the calls of a case file's [[before]], or a finding's, whatever comes of them. Returns why one was not made,
 // because the contract does not offer it; empty = all were.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -123,7 +125,7 @@ class PropertyRun::Search {
   // none, and a search that resumes after a failure goes on where it was. RapidCheck's own stream
   // offers neither. The stride 37 is coprime with 101, so that any number of draws is spread evenly
   // over the sizes 0..100.
-  Case Draw() {
+  Case DrawNext() {
     const int64_t number = options_.shard_index + draws_ * options_.shard_count;
     const int size = static_cast<int>(number * 37 % 101);
     ++draws_;
@@ -131,19 +133,45 @@ class PropertyRun::Search {
                     options_.generator);
   }
 
-  Answer Test(const Case& c) {
-    if (IsTimeUp()) return Answer::kStop;
+  // The next case, which Test is asked about at once; its result is there by then, unless time is up.
+  Case Draw() {
+    if (results_.empty() && !IsTimeUp()) RunAhead();
+    if (drawn_.empty()) return DrawNext();
+    Case next = std::move(drawn_.front());
+    drawn_.erase(drawn_.begin());
+    return next;
+  }
+
+  // Runs the next cases, several together: as many as take no time worth speaking of, and one where the last ones
+  // failed, for what a failure costs should not be paid for many.
+  void RunAhead() {
+    constexpr int64_t kMostAhead = 4;
+    constexpr std::chrono::milliseconds kNoTime{50};
+    const auto start = Clock::now();
     const SessionStats before = session_.stats();
-    CaseResult result =
-        RunCase(property_, c, contract_, session_,
-                [this](const Signature& signature) { return WantsCause(signature); });
+    const auto count =
+        static_cast<size_t>(std::clamp(end_ - result_.cases_run(), int64_t{1}, ahead_));
+    while (drawn_.size() < count) drawn_.push_back(DrawNext());
+    auto results = RunCases(property_, std::span(drawn_).first(count), contract_, session_,
+                            [this](const Signature& signature) { return WantsCause(signature); });
     slow_deaths_.Count(before, session_.stats(), options_);
-    // What was being waited for says nothing.
-    if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
+    const bool is_quick = session_.identity().notes_digests && Clock::now() - start < kNoTime;
+    const bool failed = !results.back().failures.empty();
+    ahead_ = is_quick && !failed ? std::min(2 * ahead_, kMostAhead) : 1;
+    std::ranges::move(results, std::back_inserter(results_));
+  }
+
+  Answer Test(const Case& c) {
+    if (results_.empty()) return Answer::kStop;
+    CaseResult result = std::move(results_.front());
+    results_.pop_front();
+    // What was being waited for when a run is interrupted says nothing.
+    if (IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
     for (Failure& failure : result.failures) RememberBefore(failure);
     for (const Case& call : result.called) result_.bins.AddGradients(call);
     Remember(std::move(result.called));
+    Remember(std::move(result.called_after));
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);
     for (Failure& failure : result.failures) Consider(std::move(failure));
@@ -321,9 +349,12 @@ class PropertyRun::Search {
   std::map<Signature, int> causes_sought_;    // by signatures without a class
   std::vector<Pending> pending_;
   int64_t draws_ = 0;
-  int64_t end_ = 0;       // the cases after which this part ends
-  bool is_over_ = false;  // there is no further part
-  int second_tries_ = 0;  // left to this part
+  int64_t ahead_ = 1;               // cases to be run together next
+  std::vector<Case> drawn_;         // the next cases
+  std::deque<CaseResult> results_;  // of the first of them
+  int64_t end_ = 0;                 // the cases after which this part ends
+  bool is_over_ = false;            // there is no further part
+  int second_tries_ = 0;            // left to this part
   int hangs_ = 0;
   SlowDeaths slow_deaths_;
   RunFacts facts_;

@@ -22,6 +22,7 @@ struct Job {
   const Call* call;
   std::byte fill;
   CallResult result;
+  bool is_spoiled = false;  // its outputs were no longer what they had been when it returned
 };
 
 // The result of a call that has no values.

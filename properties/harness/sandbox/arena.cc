@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/sandbox/digest.h"
 #include "properties/harness/sandbox/strided.h"
 
 namespace attest {
@@ -143,6 +144,15 @@ void Arena::ClearNote() {
 
 void Arena::ClearComputed() {
   std::memset(base_ + offsetof(CrashNote, computed), 0, sizeof(CrashNote::computed));
+  std::memset(base_ + offsetof(CrashNote, digests), 0, sizeof(CrashNote::digests));
+}
+
+uint64_t Arena::DigestOfOutput(size_t number) const {
+  uint64_t digest = 0;
+  if (number < kMostDigests)
+    std::memcpy(&digest, base_ + offsetof(CrashNote, digests) + number * sizeof digest,
+                sizeof digest);
+  return IsDigest(digest) ? digest : 0;
 }
 
 }  // namespace attest

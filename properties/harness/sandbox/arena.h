@@ -83,11 +83,13 @@ class Arena {
   // Memory at an offset of the file.
   const std::byte* At(uint64_t offset) const { return base_ + offset; }
 
-  // What the worker noted; ClearNote makes it zero, before a worker starts, and ClearComputed the count of
-  // computed calls, before each request.
+  // What the worker noted; ClearNote makes it zero, before a worker starts, and ClearComputed what it says of the
+  // request in hand, before each one.
   CrashNote note() const;
   void ClearNote();
   void ClearComputed();
+  // The digest of an output of the request in hand, by its number among them; 0 = not known, or written over.
+  uint64_t DigestOfOutput(size_t number) const;
 
  private:
   Arena(FileDescriptor file, uint64_t page) : file_(std::move(file)), pool_(page) {}

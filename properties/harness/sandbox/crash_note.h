@@ -1,14 +1,18 @@
-// The page that a worker writes and the harness reads when it dies: how far it had come, and where and how a
-// memory access failed.
+// The page that a worker writes and the harness reads: what each output was when its call returned, and when the
+// worker dies, how far it had come, and where and how a memory access failed.
 // It lies at offset 0 of the arena file, so it outlives the worker. A worker that cannot catch
 // signals leaves it zero; the harness then knows the signal only. Hostile kernels can scribble on
 // it, so every field is a hint and none is trusted as an index.
 #ifndef ATTEST_HARNESS_SANDBOX_CRASH_NOTE_H_
 #define ATTEST_HARNESS_SANDBOX_CRASH_NOTE_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace attest {
+
+// Outputs of one request whose digests there is room for.
+inline constexpr size_t kMostDigests = 384;
 
 enum CrashAccess : uint32_t { kAccessUnknown, kAccessRead, kAccessWrite, kAccessExecute };
 
@@ -25,8 +29,12 @@ struct CrashNote {
   // leave nothing to say. The harness sets it to 0 before each request.
   uint32_t computed;
   uint32_t reserved;
+  // Of each output of the request in hand, calls and tensors in order: its digest when its call had returned. 0 = not
+  // known, as the harness sets it before each request.
+  uint64_t digests[kMostDigests];
 };
-static_assert(sizeof(CrashNote) == 48, "the layout is part of the worker protocol");
+static_assert(sizeof(CrashNote) == 48 + 8 * kMostDigests,
+              "the layout is part of the worker protocol");
 
 }  // namespace attest
 

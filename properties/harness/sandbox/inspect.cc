@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <functional>
 #include <span>
-#include <string_view>
 
 #include <fmt/format.h>
 
+#include "properties/harness/sandbox/digest.h"
 #include "properties/harness/sandbox/fault_words.h"
 #include "properties/harness/sandbox/strided.h"
 
@@ -114,9 +113,17 @@ bool TensorHasFill(const CallTensor& tensor, const std::vector<std::byte>& image
   return left;
 }
 
-size_t HashOf(const Arena& arena, uint64_t offset, uint64_t bytes) {
-  return std::hash<std::string_view>{}(
-      {reinterpret_cast<const char*>(arena.At(offset)), static_cast<size_t>(bytes)});
+uint64_t DigestIn(const Arena& arena, uint64_t offset, uint64_t bytes) {
+  return DigestOf({arena.At(offset), static_cast<size_t>(bytes)});
+}
+
+// Which element is not known.
+Fault LateWriteTo(int32_t role) {
+  return {FaultKind::kLateWrite,
+          role,
+          {},
+          0,
+          fmt::format("wrote to {} of a call before after that call had returned", RoleName(role))};
 }
 
 }  // namespace
@@ -158,6 +165,18 @@ OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed) {
   return images;
 }
 
+std::optional<Fault> FindSpoiled(const Arena& arena, const PlacedCall& placed, size_t* outputs) {
+  std::optional<Fault> fault;
+  for (const PlacedTensor& output : placed.tensors) {
+    if (!output.tensor->is_output) continue;
+    const uint64_t digest = arena.DigestOfOutput((*outputs)++);
+    if (fault || digest == 0) continue;
+    if (DigestIn(arena, output.offset, output.tensor->image.size()) != digest)
+      fault = LateWriteTo(output.tensor->role);
+  }
+  return fault;
+}
+
 std::optional<Fault> FindLateWrite(const Arena& arena, const PlacedCall& placed,
                                    const OutputImages& outputs) {
   size_t number = 0;
@@ -177,19 +196,14 @@ void SettledOutputs::Keep(const Arena& arena, std::span<const PlacedCall> calls)
       const uint64_t bytes = placed.tensor->image.size();
       if (placed.tensor->is_output)
         outputs_.push_back(
-            {placed.tensor->role, placed.offset, bytes, HashOf(arena, placed.offset, bytes)});
+            {placed.tensor->role, placed.offset, bytes, DigestIn(arena, placed.offset, bytes)});
     }
 }
 
 std::optional<Fault> SettledOutputs::FindLateWrite(const Arena& arena) const {
   for (const Output& output : outputs_)
-    if (HashOf(arena, output.offset, output.bytes) != output.hash)
-      return Fault{FaultKind::kLateWrite,
-                   output.role,
-                   {},
-                   0,
-                   fmt::format("wrote to {} of a call before after that call had returned",
-                               RoleName(output.role))};
+    if (DigestIn(arena, output.offset, output.bytes) != output.digest)
+      return LateWriteTo(output.role);
   return std::nullopt;
 }
 

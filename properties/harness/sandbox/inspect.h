@@ -26,6 +26,10 @@ std::optional<Fault> FindStrayWrite(const Arena& arena, const PlacedCall& placed
 // The outputs' images, in the order of the call's outputs.
 OutputImages CopyOutputs(const Arena& arena, const PlacedCall& placed);
 
+// The first output of the call that is no longer what the worker's digest says it was when the call had returned.
+// `outputs` is the number of outputs of the request's calls before this one; those of this one are added.
+std::optional<Fault> FindSpoiled(const Arena& arena, const PlacedCall& placed, size_t* outputs);
+
 // The first byte of an output that has changed since `outputs` were copied.
 std::optional<Fault> FindLateWrite(const Arena& arena, const PlacedCall& placed,
                                    const OutputImages& outputs);
@@ -43,7 +47,7 @@ class SettledOutputs {
   struct Output {
     int32_t role;
     uint64_t offset, bytes;
-    size_t hash;
+    uint64_t digest;
   };
   std::vector<Output> outputs_;
 };

@@ -190,6 +190,7 @@ tl::expected<LoadReply, std::string> ParseLoadReply(std::string_view line, int64
   identity.can_run_at_once = IsTrue(*reply, "concurrent");
   identity.takes_threads = IsTrue(*reply, "threads");
   identity.takes_packed = IsTrue(*reply, "packed");
+  identity.notes_digests = IsTrue(*reply, "digests");
   identity.maps_views = IsTrue(*reply, "views");
   return identity;
 }

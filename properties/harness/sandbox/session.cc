@@ -52,8 +52,11 @@ struct KernelSession::Impl {
   }
   void RunJobs(std::span<Job> jobs);
   size_t RunBatch(std::span<Job> jobs);
+  std::vector<PlacedCall> Place(std::span<const Job> jobs);
+  size_t RunApart(std::span<Job> jobs, size_t settled);
+  size_t RunInTurn(std::span<const PlacedCall> placed, std::span<Job> jobs, size_t at_a_time);
   size_t RunPlaced(std::span<const PlacedCall> placed, std::span<Job> jobs);
-  bool Settle(const PlacedCall& placed, const CallReply& reply, Job* job);
+  bool Settle(const PlacedCall& placed, const CallReply& reply, size_t* outputs, Job* job);
   void ConfirmWritten(std::span<const Call> calls, std::vector<CallResult>* results);
   tl::expected<std::vector<CallResult>, Unable> RunAllAtOnce(std::span<const Call> calls);
   std::vector<CallResult> JudgeAtOnce(const std::vector<PlacedCall>& placed);
@@ -69,10 +72,8 @@ struct KernelSession::Impl {
   OutputTail printed;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<WorkerProcess> worker;
-  bool takes_packed = false;         // the worker does
-  std::vector<uint64_t> addresses;   // of the slots in the worker; empty = not mapped
-  bool apart = false;                // see SetApart
-  std::map<std::string, int> looks;  // see CountLook
+  bool takes_packed = false;        // the worker does
+  std::vector<uint64_t> addresses;  // of the slots in the worker; empty = not mapped
   bool interrupted = false;
   LeakDetector leaks;
   SettledOutputs settled_outputs;
@@ -188,10 +189,15 @@ Fault KernelSession::Impl::Autopsy(WorkerProcess::Received what, milliseconds li
                       placed);
 }
 
-// Judges a call that was computed. False where the worker, which may harm others now, has been ended.
-bool KernelSession::Impl::Settle(const PlacedCall& placed, const CallReply& reply, Job* job) {
+// Judges a call that was computed; `outputs` is the number of outputs of the request before its own, which are added.
+// False where the worker, which may harm others now, has been ended.
+bool KernelSession::Impl::Settle(const PlacedCall& placed, const CallReply& reply, size_t* outputs,
+                                 Job* job) {
   ++stats.calls;
   job->result = Judge(*arena, placed, reply);
+  auto spoiled = FindSpoiled(*arena, placed, outputs);
+  job->is_spoiled = spoiled.has_value();
+  if (!job->result.fault) job->result.fault = std::move(spoiled);
   if (!job->result.fault) arena->KeepSlack(placed);
   if (!MayHarmOthers(job->result)) return true;
   worker.reset();
@@ -205,6 +211,7 @@ size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::s
   ++stats.round_trips;
   arena->ClearComputed();
   auto asked = Clock::now();
+  size_t outputs = 0;  // of the calls that are settled
   // Where sending fails, the first wait finds the worker gone.
   worker->Send(Request(id, placed), Clock::now() + deadlines.ForCall());
   for (size_t i = 0; i < placed.size();) {
@@ -214,7 +221,7 @@ size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::s
     if (received != WorkerProcess::Received::kLine) {
       const auto computed = std::min(size_t{arena->note().computed}, placed.size() - 1);
       for (; i < computed; ++i)
-        if (!Settle(placed[i], CallReply{}, &jobs[i])) return i + 1;
+        if (!Settle(placed[i], CallReply{}, &outputs, &jobs[i])) return i + 1;
       ++stats.calls;
       jobs[i].result = Faulty(Autopsy(received, limit, placed[i]));
       return i + 1;
@@ -228,9 +235,54 @@ size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::s
     const auto took = Clock::now() - std::exchange(asked, Clock::now());
     deadlines.NoteAnswer(std::chrono::ceil<milliseconds>(took));
     for (; i <= reply->through; ++i)
-      if (!Settle(placed[i], *reply, &jobs[i])) return i + 1;
+      if (!Settle(placed[i], *reply, &outputs, &jobs[i])) return i + 1;
   }
   return placed.size();
+}
+
+// Those that there are slots for.
+std::vector<PlacedCall> KernelSession::Impl::Place(std::span<const Job> jobs) {
+  std::vector<PlacedCall> placed;
+  arena->Free();
+  for (const Job& job : jobs) {
+    auto one = arena->Place(*job.call, job.fill);
+    if (!one) break;
+    placed.push_back(std::move(*one));
+  }
+  return placed;
+}
+
+// Has the placed calls, the jobs', run so many a round trip. Returns how many are settled: all, or those up to and
+// including the first that the worker did not survive.
+size_t KernelSession::Impl::RunInTurn(std::span<const PlacedCall> placed, std::span<Job> jobs,
+                                      size_t at_a_time) {
+  for (size_t done = 0; done < placed.size();) {
+    const size_t count = std::min(at_a_time, placed.size() - done);
+    done += RunPlaced(placed.subspan(done, count), jobs.subspan(done));
+    if (!worker) return done;
+  }
+  // While one call was computed the kernel had no business with the outputs of those before it.
+  for (size_t i = 0; i < placed.size(); ++i)
+    if (!jobs[i].result.fault)
+      jobs[i].result.fault = FindLateWrite(*arena, placed[i], jobs[i].result.outputs);
+  return placed.size();
+}
+
+// Runs jobs again one a round trip, so that each output is copied before the next call: one of the first `settled` has
+// been spoiled by a later call, and now it shows where. Returns how many are settled; as before where it does not show.
+size_t KernelSession::Impl::RunApart(std::span<Job> jobs, size_t settled) {
+  worker.reset();
+  if (MakeReady()) return settled;
+  std::vector<Job> again;
+  for (const Job& job : jobs) again.push_back({job.call, job.fill, {}});
+  const size_t done = RunInTurn(Place(again), again, 1);
+  worker.reset();
+  const auto is_late = [](const Job& job) {
+    return job.result.fault && job.result.fault->kind == FaultKind::kLateWrite;
+  };
+  if (std::ranges::none_of(std::span(again).first(done), is_late)) return settled;
+  std::ranges::move(std::span(again).first(done), jobs.begin());
+  return done;
 }
 
 // Runs as many jobs as there are slots for. Returns how many are settled: at least one.
@@ -241,25 +293,14 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
     jobs[0].result = Faulty(std::move(*late));
     return 1;
   }
-  std::vector<PlacedCall> placed;
-  arena->Free();
-  for (const Job& job : jobs) {
-    auto one = arena->Place(*job.call, job.fill);
-    if (!one) break;
-    placed.push_back(std::move(*one));
-  }
-  const size_t at_a_time = apart ? 1 : placed.size();
-  for (size_t done = 0; done < placed.size();) {
-    done += RunPlaced(std::span(placed).subspan(done, at_a_time), jobs.subspan(done));
-    if (!worker) return done;
-  }
-  // While one call was computed the kernel had no business with the outputs of those before it.
-  for (size_t i = 0; i < placed.size(); ++i)
-    if (!jobs[i].result.fault)
-      jobs[i].result.fault = FindLateWrite(*arena, placed[i], jobs[i].result.outputs);
+  const std::vector<PlacedCall> placed = Place(jobs);
+  jobs = jobs.first(placed.size());
+  const size_t done = RunInTurn(placed, jobs, identity.notes_digests ? placed.size() : 1);
+  if (std::ranges::any_of(jobs.first(done), &Job::is_spoiled)) return RunApart(jobs, done);
+  if (!worker) return done;
   settled_outputs.Keep(*arena, placed);
-  if (std::ranges::any_of(jobs.first(placed.size()), MayHarmOthers, &Job::result)) worker.reset();
-  return placed.size();
+  if (std::ranges::any_of(jobs, MayHarmOthers, &Job::result)) worker.reset();
+  return done;
 }
 
 void KernelSession::Impl::RunJobs(std::span<Job> jobs) {
@@ -397,7 +438,6 @@ tl::expected<KernelSession*, Unable> KernelSession::WithThreads(int threads) {
     SessionOptions options = impl_->options;
     options.threads = threads;
     found = impl_->siblings.emplace(threads, TryOpen(impl_->spec, options)).first;
-    if (found->second) (*found->second)->SetApart(impl_->apart);
   }
   auto& sibling = found->second;
   if (!sibling)
@@ -420,17 +460,6 @@ void KernelSession::SetHurried(bool hurried) {
   impl_->deadlines.SetHurried(hurried);
   for (auto& [threads, sibling] : impl_->siblings)
     if (sibling) (*sibling)->SetHurried(hurried);
-}
-void KernelSession::SetApart(bool apart) {
-  impl_->apart = apart;
-  for (auto& [threads, sibling] : impl_->siblings)
-    if (sibling) (*sibling)->SetApart(apart);
-}
-bool KernelSession::is_apart() const {
-  return impl_->apart;
-}
-int KernelSession::CountLook(const std::string& at_what) {
-  return ++impl_->looks[at_what];
 }
 void KernelSession::Refresh() {
   impl_->refreshed = impl_->worker != nullptr;

@@ -55,6 +55,7 @@ struct KernelIdentity {
   bool can_run_at_once = false;  // several calls at the same time
   bool takes_threads = false;    // it hands SessionOptions::threads to the kernel
   bool maps_views = false;       // it maps a slot several times, as far tensors need (call.h)
+  bool notes_digests = false;  // it says what each output was when its call returned (crash_note.h)
   // What was loaded for the kernel beside KernelSpec::library, as far as its worker knows: paths.
   std::vector<std::string> files{};
 };
@@ -92,9 +93,10 @@ class KernelSession {
   const KernelSpec& spec() const;
   const SessionStats& stats() const;
 
-  // Runs the calls in order, in one round trip where they fit the arena, and returns one result a
-  // call. A fault in one call costs the others nothing: they are run again in a fresh worker. Never
-  // throws, never blocks longer than the deadlines.
+  // Runs the calls in order, and returns one result a call. A fault in one call costs the others nothing: they are run
+  // again in a fresh worker. Never throws, never blocks longer than the deadlines. Calls go in one round trip where
+  // they fit the arena and the worker says what each call's outputs were when it returned: a kernel that writes to an
+  // earlier call's outputs has a late write, though they are looked at when all calls are made.
   std::vector<CallResult> Run(std::span<const Call> calls);
 
   // Runs the calls at the same time on the one kernel instance, a thread each, all of which have `size`
@@ -112,14 +114,6 @@ class KernelSession {
   // eighth of the deadline and at most the whole. For searches among calls that hang, at a deadline each:
   // what they find is to be confirmed without hurry, for on a busy machine any call may be slow once.
   void SetHurried(bool hurried);
-
-  // While apart, Run makes one call a round trip, and copies its outputs before the next: a kernel that writes to
-  // an earlier call's outputs has a late write then. Where calls go together such outputs may be copied behind that
-  // write, and seem to be wrong. For calls whose values are wrong; it is slower.
-  void SetApart(bool apart);
-  bool is_apart() const;
-  // How often this has been asked with these words, now included: for looks that are worth a few tries each.
-  int CountLook(const std::string& at_what);
 
   // Ends the worker, and those of WithThreads: the next call is the first that its kernel sees. No death:
   // it counts among no restarts.

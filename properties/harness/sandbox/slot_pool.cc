@@ -6,7 +6,8 @@
 namespace attest {
 namespace {
 
-// 16 small calls a round trip: beyond that the round trip is a small part of the time.
+// 16 small calls a round trip: beyond that the round trip is a small part of the time, and what they touch fills the
+// caches.
 constexpr size_t kMostCalls = 16;
 // Of large calls there are fewer, so that one long case does not claim gigabytes.
 constexpr uint64_t kMostBytes = uint64_t{64} << 20;

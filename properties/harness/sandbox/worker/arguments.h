@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class Arguments {
   // The gradients' tensors stand last; `forward` are those before.
   attest_call* call() { return &call_; }
   uint32_t forward() const { return forward_; }
+  // Writes the digest of each output, in the order in which they came, 0 of one with gaps of gigabytes; as many as
+  // there is room for. Returns the rest of the room.
+  std::span<uint64_t> NoteDigests(std::span<uint64_t> room) const;
   // What the kernel wrote as its reason, as one line.
   std::string Message();
 
@@ -36,6 +40,7 @@ class Arguments {
   std::vector<attest_option> options_;
   std::vector<int64_t> extents_;  // shape, then strides, of each tensor
   std::vector<DLTensor> tensors_;
+  std::vector<size_t> outputs_;  // of tensors_
   std::vector<attest_argument> arguments_;
   std::array<char, 1024> message_{};
   attest_call call_{};

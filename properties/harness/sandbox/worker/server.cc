@@ -68,8 +68,8 @@ std::set<std::string> LoadedLibraries() {
 }
 
 // Replies of quick calls are held back to be sent as one: sending costs more than such a call. Not for longer, so
-// that the harness looks at slower calls while the next is computed, and has their outputs before it can spoil them.
-constexpr std::chrono::microseconds kHold{50};
+// that the harness looks at slower calls while the next is computed.
+constexpr std::chrono::microseconds kHold{1000};
 
 // What came out of the kernel as an exception, if anything did.
 struct Thrown {
@@ -187,6 +187,7 @@ bool Server::Load(const json& request, int64_t id) {
                      {"concurrent", true},
                      {"threads", true},
                      {"packed", true},
+                     {"digests", true},
                      {"views", SlotMap::CanMapViews()},
                      {"files", files}}));
 }
@@ -210,6 +211,7 @@ bool Server::Run(const json& request, std::string_view packed, int64_t id) {
   WordReader words(packed);
   const size_t calls = words.Count();
   first_held_ = 0;
+  digests_ = note_->digests;
   if (request.value("concurrent", false)) {
     if (!RunAtOnce(words, calls, id)) return false;
   } else {
@@ -231,6 +233,7 @@ bool Server::RunCall(Arguments& arguments, int64_t id, size_t index) {
   note_->in_call = 1;
   Computed computed = Compute(arguments);
   note_->in_call = 0;
+  digests_ = arguments.NoteDigests(digests_);
   computed.left_processes = forks_.CountNew();
   return Answer(id, index, arguments, computed);
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -64,7 +65,8 @@ class Server {
   Plugin plugin_;
   SlotMap slots_;
   ForkWatch forks_;
-  size_t first_held_ = 0;  // of the run in hand: the first call without a reply
+  size_t first_held_ = 0;        // of the run in hand: the first call without a reply
+  std::span<uint64_t> digests_;  // likewise: room for those of calls to come
 };
 
 }  // namespace attest
