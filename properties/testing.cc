@@ -74,7 +74,8 @@ Contract WholeSurface() {
                               Feature::kRing, Feature::kPacked}) {
     c.backward->erase(never);
   }
-  c.backward->insert({Feature::kBiasGradient, Feature::kSinkGradient});
+  for (const Feature own : {Feature::kBiasGradient, Feature::kSinkGradient})
+    c.backward->insert(own);
   c.padded_query_rows = PaddedQueryRows::kComputed;
   for (const PoisonTensor tensor : {PoisonTensor::kK, PoisonTensor::kV}) {
     for (const PoisonPlace place :

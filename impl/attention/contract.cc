@@ -41,15 +41,15 @@ Error ReadWord(const Json& json, std::string_view key, const Words<T>& words, T&
 }
 
 template <typename T>
-Error ReadSet(const Json& json, std::string_view key, const Words<T>& words, std::set<T>& target) {
+Error ReadSet(const Json& json, std::string_view key, const Words<T>& words, EnumSet<T>& target) {
   if (!json.is_array()) return fmt::format("{} must be an array of: {}", key, Choices(words));
-  std::set<T> values;
+  EnumSet<T> values;
   for (const Json& item : json) {
     T value{};
     if (auto error = ReadWord(item, key, words, value)) return error;
-    if (!values.insert(value).second) return fmt::format("{}: {} comes twice", key, item.dump());
+    if (!values.insert(value)) return fmt::format("{}: {} comes twice", key, item.dump());
   }
-  target = std::move(values);
+  target = values;
   return std::nullopt;
 }
 
@@ -237,7 +237,7 @@ Reader WordReader(std::string_view key, const Words<T>& words, Field field) {
 }
 
 template <typename T>
-Reader SetReader(std::string_view key, const Words<T>& words, std::set<T> Contract::*field) {
+Reader SetReader(std::string_view key, const Words<T>& words, EnumSet<T> Contract::*field) {
   return [key, &words, field](const Json& json, Contract& c) {
     return ReadSet(json, key, words, c.*field);
   };

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +15,7 @@
 #include <tl/expected.hpp>
 
 #include "impl/attention/dtype.h"
+#include "impl/attention/enum_set.h"
 #include "impl/attention/numerics.h"
 #include "impl/attention/problem.h"
 
@@ -131,26 +131,26 @@ std::map<DType, NumericsProfile> DefaultNumericsOfAll();
 struct Contract {
   std::string name;  // the published contract it starts from
   MaskPolarity mask_true_means = MaskPolarity::kAttend;
-  std::set<CausalOffset> causal_offset;
+  EnumSet<CausalOffset> causal_offset;
   CausalCalls causal = CausalCalls::kOptional;
   WindowCounts window_counts = WindowCounts::kKeysBesideDiagonal;
   WindowSides window_sides = WindowSides::kBoth;
-  std::set<Exclusion> excludes;
+  EnumSet<Exclusion> excludes;
   Semantics semantics{EmptyRow::kUnspecified, LseEmptyRow::kUnspecified, SoftcapOrder::kBeforeBias};
   LseKind lse = LseKind::kNone;
   PaddedQueryRows padded_query_rows = PaddedQueryRows::kUnspecified;
   std::optional<MaskingValue> masking_value;  // nullopt: minus infinity
-  std::set<std::pair<PoisonTensor, PoisonPlace>> poison_safe;
+  EnumSet<std::pair<PoisonTensor, PoisonPlace>> poison_safe;
   bool visible_nan_propagates = false;
   bool concurrent_calls = false;  // forward may be called from several threads at once
-  std::set<Feature> features;
-  std::set<Invariance> bits_invariant;
-  std::set<DType> dtypes;
-  std::set<DType> fp8;         // formats of q, k and v that it takes beside those
-  std::set<ScoreMode> scores;  // scores outputs that it gives
+  EnumSet<Feature> features;
+  EnumSet<Invariance> bits_invariant;
+  EnumSet<DType> dtypes;
+  EnumSet<DType> fp8;         // formats of q, k and v that it takes beside those
+  EnumSet<ScoreMode> scores;  // scores outputs that it gives
   // The features that a backward call may carry, among `features`; nullopt = there is no backward.
-  std::optional<std::set<Feature>> backward;
-  std::set<TensorLayout> layouts{TensorLayout::kBhsd};
+  std::optional<EnumSet<Feature>> backward;
+  EnumSet<TensorLayout> layouts{TensorLayout::kBhsd};
   Strides strides = Strides::kDense;
   bool far_strides =
       true;  // with strides: elements of one tensor may lie 2^31 and more elements apart

@@ -24,7 +24,7 @@ Json WordJson(const Words<T>& words, const T& value) {
 }
 
 template <typename T>
-Json SetJson(const Words<T>& words, const std::set<T>& set) {
+Json SetJson(const Words<T>& words, const EnumSet<T>& set) {
   Json array = Json::array();
   for (const auto& [word, value] : words) {
     if (set.count(value) != 0) array.push_back(std::string(word));

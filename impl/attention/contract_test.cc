@@ -24,7 +24,7 @@ TEST(ContractTest, DifferencesReplaceTheNamedContractsValues) {
       "features": ["mask"], "mask_true_means": "hide", "empty_row": "nan", "min_alignment": 64,
       "limits": {"max_kv_len": 128}, "numerics": {"exp_ulp": 2}, "options": {"tile": ["1", "2"]}})");
   ASSERT_TRUE(contract) << contract.error();
-  EXPECT_EQ(contract->dtypes, std::set<DType>{DType::kF16});
+  EXPECT_EQ(contract->dtypes, EnumSet<DType>{DType::kF16});
   EXPECT_TRUE(contract->Has(Feature::kMask));
   EXPECT_FALSE(contract->Has(Feature::kBias));
   EXPECT_EQ(contract->mask_true_means, MaskPolarity::kHide);
@@ -91,7 +91,7 @@ TEST(ContractTest, AMissingFieldIsNoPromise) {
 struct Fact {
   const char* name;
   MaskPolarity mask_true_means;
-  std::set<CausalOffset> causal_offset;
+  EnumSet<CausalOffset> causal_offset;
   WindowCounts window_counts;
   EmptyRow empty_row;
   LseKind lse;
@@ -220,7 +220,7 @@ TEST(ContractTest, FeaturesOfItsOwnReplaceScoresAndFp8OfThePublishedContract) {
   EXPECT_TRUE(less->fp8.empty());
   const auto some =
       ParseContract(R"({"contract": "attest-1", "scores": ["raw"], "features": ["causal"]})");
-  EXPECT_EQ(some->scores, std::set<ScoreMode>{ScoreMode::kRaw});
+  EXPECT_EQ(some->scores, EnumSet<ScoreMode>{ScoreMode::kRaw});
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ bool AllOffsetsAre(const Problem& p, int64_t offset) {
 }
 
 // Of packed sequences every rule by lengths goes by the item's own.
-bool PackedOffsetsFit(const Problem& p, const std::set<CausalOffset>& rules) {
+bool PackedOffsetsFit(const Problem& p, const EnumSet<CausalOffset>& rules) {
   if (rules.count(CausalOffset::kExplicit) != 0) return true;
   if (rules.count(CausalOffset::kZero) != 0 && AllOffsetsAre(p, 0)) return true;
   const bool by_length = rules.size() > rules.count(CausalOffset::kZero);
@@ -196,7 +196,7 @@ bool PassesDiagonalTensor(const Contract& contract) {
 }
 
 bool ExpressesDiagonal(const Case& c, const Problem& asked, const Contract& contract) {
-  const std::set<CausalOffset>& rules = contract.causal_offset;
+  const EnumSet<CausalOffset>& rules = contract.causal_offset;
   if (c.storage.packed) return PackedOffsetsFit(asked, rules);
   const auto expresses_without = [&](CausalOffset rule) {
     Contract narrowed;

@@ -121,14 +121,14 @@ std::string EvidenceOf(const Diagonals& d, bool has_lengths) {
   return text;
 }
 
-std::string RuleWords(const std::set<CausalOffset>& rules) {
+std::string RuleWords(const EnumSet<CausalOffset>& rules) {
   std::vector<std::string_view> words;
   for (const CausalOffset rule : rules) words.push_back(WordOf(kCausalOffsets, rule));
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
 // What the answers come to, in the contract's words.
-std::set<CausalOffset> RulesOf(const Diagonals& d, const Contract& declared) {
+EnumSet<CausalOffset> RulesOf(const Diagonals& d, const Contract& declared) {
   const std::optional<CausalOffset> rule = RuleOf(d, declared);
   const bool wants_tensor = CarriesTensor(declared.causal_offset) || !rule;
   if (wants_tensor || declared.causal_offset.empty()) {
@@ -137,10 +137,10 @@ std::set<CausalOffset> RulesOf(const Diagonals& d, const Contract& declared) {
       const bool offered = declared.causal_offset.size() > 1 &&
                            declared.causal_offset.count(CausalOffset::kExplicit) == 0;
       return offered ? declared.causal_offset
-                     : std::set{CausalOffset::kZero, CausalOffset::kKvLenMinusQLen};
+                     : EnumSet<CausalOffset>{CausalOffset::kZero, CausalOffset::kKvLenMinusQLen};
     }
   }
-  return rule ? std::set{*rule} : std::set<CausalOffset>{};
+  return rule ? EnumSet<CausalOffset>{*rule} : EnumSet<CausalOffset>{};
 }
 
 void ProbePrefix(Notebook& notes) {
@@ -293,7 +293,7 @@ void ShowVisibleSet(Notebook& notes, int64_t q_len, int64_t kv_len, bool windowe
 void ProbeCausalCalls(Notebook& notes) {
   if (!notes.form.is_causal) return;
   // Lengths need the rule to be seen, and the rule the lengths: they are tried here.
-  const std::set<CausalOffset> rules = RulesOf(ReadDiagonals(notes, true), notes.declared);
+  const EnumSet<CausalOffset> rules = RulesOf(ReadDiagonals(notes, true), notes.declared);
   if (rules.size() == 1) notes.form.rule = *rules.begin();
 }
 

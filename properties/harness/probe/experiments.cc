@@ -149,7 +149,7 @@ void NoteFeature(Notebook& notes, Feature feature, const Trial& trial) {
             notes.declared.Has(feature), trial);
 }
 
-bool CarriesTensor(const std::set<CausalOffset>& rules) {
+bool CarriesTensor(const EnumSet<CausalOffset>& rules) {
   return rules.size() > 1 || rules.count(CausalOffset::kExplicit) != 0;
 }
 

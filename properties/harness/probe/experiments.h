@@ -100,7 +100,7 @@ void ProbeRerun(Notebook& notes);        // determinism
 // --- What several experiments need ---
 
 // True where a causal call carries its diagonal as a tensor, by these rules.
-bool CarriesTensor(const std::set<CausalOffset>& rules);
+bool CarriesTensor(const EnumSet<CausalOffset>& rules);
 // Adds the diagonal where the kernel takes it as a tensor.
 void AddOffsets(const Notebook& notes, TinyCall& call, int64_t offset);
 // The offset of a causal call without key lengths that AddOffsets(zero) leads to.

@@ -1,7 +1,6 @@
 #include "properties/harness/probe/probe.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 #include "impl/attention/contract_json.h"
@@ -10,18 +9,10 @@
 namespace attest::probe {
 namespace {
 
-template <typename T>
-std::set<T> Common(const std::set<T>& a, const std::set<T>& b) {
-  std::set<T> common;
-  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(),
-                        std::inserter(common, common.end()));
-  return common;
-}
-
 // How far a kernel lies from a published contract: more safety or a wider definition than it promises
 // is no distance, nor is what no experiment decides or no offered feature brings up.
 int64_t DistanceTo(const Contract& published, Contract found) {
-  found.poison_safe = Common(found.poison_safe, published.poison_safe);
+  found.poison_safe = found.poison_safe & published.poison_safe;
   found.bits_invariant = published.bits_invariant;
   found.concurrent_calls = published.concurrent_calls;
   found.visible_nan_propagates &= published.visible_nan_propagates;

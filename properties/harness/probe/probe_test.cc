@@ -113,7 +113,7 @@ Contract Distinguishable(Contract contract) {
   auto& rules = contract.causal_offset;
   const bool several = rules.size() > 1;
   if ((several || !contract.Has(Feature::kKeyLengths)) &&
-      rules.erase(CausalOffset::kKeyLengthMinusQLen) != 0) {
+      rules.erase(CausalOffset::kKeyLengthMinusQLen)) {
     rules.insert(CausalOffset::kKvLenMinusQLen);
   }
   return contract;

@@ -93,7 +93,7 @@ void ProbeLayouts(Notebook& notes) {
   const Contract& declared = notes.declared;
   const bool any = declared.strides == Strides::kAny;
   const auto has = [&](TensorLayout layout) { return declared.layouts.count(layout) != 0; };
-  std::set<TensorLayout> taken;
+  EnumSet<TensorLayout> taken;
   if (NoteLayout(notes, Layout::kBhsd, any || has(TensorLayout::kBhsd))) {
     taken.insert(TensorLayout::kBhsd);
   }

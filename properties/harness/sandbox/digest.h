@@ -22,8 +22,8 @@ inline uint64_t DigestOf(std::span<const std::byte> bytes) {
     digest ^= digest >> 32;
     bytes = bytes.subspan(size);
   }
-  const auto folded = static_cast<uint32_t>(digest ^ (digest >> 32));
-  return uint64_t{~folded} << 32 | folded;
+  const auto low = static_cast<uint32_t>(digest);  // into which the high half has gone
+  return uint64_t{~low} << 32 | low;
 }
 
 inline bool IsDigest(uint64_t word) {

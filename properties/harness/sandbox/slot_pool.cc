@@ -15,8 +15,9 @@ constexpr uint64_t kMostBytes = uint64_t{64} << 20;
 constexpr uint64_t kMostViews = 1024;
 // Each slot takes two guards of the worker's address space, which is limited: half a gibibyte in all.
 constexpr uint64_t kMostSlots = 1024;
-// Every slot has this much slack at least, beside what alignment takes.
-constexpr uint64_t kMinSlack = 4096;
+// Every slot has this much slack at least, beside what alignment takes. All of it is looked at after each call; what
+// reaches beyond it meets the guard.
+constexpr uint64_t kMinSlack = 1024;
 
 uint64_t RoundUp(uint64_t value, uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;

@@ -5,9 +5,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
-
 #include <initializer_list>
+
 #include "properties/harness/sandbox/sanitized.h"
 
 namespace attest {
@@ -15,6 +16,7 @@ namespace {
 
 CrashNote* g_note = nullptr;
 pid_t g_worker = 0;
+std::atomic<pid_t> g_noting = 0;  // the thread that has crashed first
 long g_page = 4096;
 alignas(16) std::byte g_stack[64 * 1024];
 
@@ -78,10 +80,23 @@ bool IsMemoryAccess(int signal) {
   return signal == SIGSEGV || signal == SIGBUS;
 }
 
+// Whether this thread is the first that crashes. Another, which crashes meanwhile, waits here for the process to die: by
+// its signal it would die at once, with no note or half of one.
+bool IsFirst() {
+  const pid_t self = ::gettid();
+  pid_t noting = 0;
+  if (g_noting.compare_exchange_strong(noting, self)) return true;
+  while (noting != self) ::pause();
+  return false;
+}
+
 void OnCrash(int signal, siginfo_t* info, void* context) {
-  ::signal(signal, SIG_DFL);
   // A process that the kernel forked shares the note; its death is not the worker's.
   if (::getpid() != g_worker) ::_exit(1);
+  if (!IsFirst()) {  // it has crashed in here
+    ::signal(signal, SIG_DFL);
+    return;
+  }
   const auto& machine = *static_cast<const ucontext_t*>(context);
   g_note->signal_code = info->si_code;
   g_note->stack_pointer = StackPointer(machine);
@@ -91,7 +106,9 @@ void OnCrash(int signal, siginfo_t* info, void* context) {
   }
   g_note->address_space = AddressSpace();
   g_note->signal = signal;
-  // A fault happens again on return; a signal that was sent must be sent again.
+  // Not before the note is written: the crash of another thread would end the process. A fault happens again on return; a
+  // signal that was sent must be sent again.
+  ::signal(signal, SIG_DFL);
   if (info->si_code <= 0) ::raise(signal);
 }
 
