@@ -397,6 +397,7 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
 std::vector<CaseResult> RunCases(const Property& property, std::span<const Case> cases,
                                  const Contract& contract, KernelSession& session,
                                  const CauseFilter& wants_cause) {
+  if (cases.size() == 1) return {RunCase(property, cases[0], contract, session, wants_cause)};
   SessionRunner runner(session);
   std::vector<CaseInHand> hands(cases.size());
   for (size_t n = 0; n < cases.size(); ++n) {
@@ -404,17 +405,25 @@ std::vector<CaseResult> RunCases(const Property& property, std::span<const Case>
     Prepare(property, contract, runner, hands[n]);
   }
   CallAll(property, contract, runner, hands);
-  std::vector<CaseResult> results;
+  std::vector<CaseResult> together;
   for (CaseInHand& hand : hands) {
-    const bool is_behind = !results.empty() && !results.back().failures.empty();
-    if (is_behind) {
-      std::ranges::move(TakeCalls(hand.derived), std::back_inserter(results.back().called_after));
-      continue;
-    }
-    if (!hand.is_over) JudgeCalled(property, contract, runner, wants_cause, false, hand);
-    results.push_back(std::move(hand.result));
+    if (!hand.is_over) JudgeCalled(property, contract, runner, WantsNoCause, false, hand);
+    together.push_back(std::move(hand.result));
+    if (!together.back().failures.empty()) break;
   }
-  return results;
+  if (together.back().failures.empty()) return together;
+  std::vector<CaseResult> alone;
+  for (const Case& c : cases) {
+    alone.push_back(RunCase(property, c, contract, session, wants_cause));
+    if (alone.back().failures.empty()) continue;
+    for (size_t n = 0; n < hands.size(); ++n) {
+      auto called =
+          n < together.size() ? std::move(together[n].called) : TakeCalls(hands[n].derived);
+      std::ranges::move(called, std::back_inserter(alone[0].called_before));
+    }
+    return alone;
+  }
+  return together;
 }
 
 bool RunHolds(const Property& property, const Case& c, const Contract& contract,

@@ -32,8 +32,9 @@ struct CaseResult {
   // (signature equivalence.matches_reference).
   std::vector<Failure> failures;
   int64_t calls = 0;
-  std::vector<Case> called{};        // the calls in the usual setting, in order
-  std::vector<Case> called_after{};  // likewise of later cases, which have no result: see RunCases
+  std::vector<Case> called{};  // the calls in the usual setting, in order
+  std::vector<Case>
+      called_before{};  // likewise those made before them of which no result tells: see RunCases
 };
 
 // The case that the verdict's witness is from, where the property has derived it from `c`; nullopt
@@ -59,8 +60,8 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
                    bool every_cause = false);
 
 // Cases one after the other, as RunCase runs each; their calls go to the kernel together, for a round trip costs as
-// much as a small case. One result for each of the first cases, up to and including the first that fails. Those behind
-// it have been called too, and say nothing.
+// much as a small case. Where one fails they are run again each by itself, as they will be when it is looked into; should
+// none fail then, the failure stands. One result for each of the first cases, up to and including the first that fails.
 std::vector<CaseResult> RunCases(const Property& property, std::span<const Case> cases,
                                  const Contract& contract, KernelSession& session,
                                  const CauseFilter& wants_cause = {});

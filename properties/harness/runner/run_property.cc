@@ -168,10 +168,10 @@ class PropertyRun::Search {
     // What was being waited for when a run is interrupted says nothing.
     if (IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
+    Remember(std::move(result.called_before));
     for (Failure& failure : result.failures) RememberBefore(failure);
     for (const Case& call : result.called) result_.bins.AddGradients(call);
     Remember(std::move(result.called));
-    Remember(std::move(result.called_after));
     const bool says_something = Count(c, result);
     if (says_something) observer_.OnCase(property_, result_.cases_run(), result_.wanted);
     for (Failure& failure : result.failures) Consider(std::move(failure));

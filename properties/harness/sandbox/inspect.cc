@@ -117,6 +117,20 @@ uint64_t DigestIn(const Arena& arena, uint64_t offset, uint64_t bytes) {
   return DigestOf({arena.At(offset), static_cast<size_t>(bytes)});
 }
 
+// Of the elements, as a worker takes it (crash_note.h).
+uint64_t DigestOfElements(const Arena& arena, const PlacedTensor& placed) {
+  const CallTensor& tensor = *placed.tensor;
+  const std::byte* image = arena.At(placed.offset);
+  if (IsDense(tensor)) return DigestOf({image, tensor.image.size()});
+  const size_t size = ByteSize(tensor.dtype);
+  thread_local std::vector<std::byte> elements;
+  elements.clear();
+  ForEachElement(tensor, [&](std::span<const int64_t>, size_t offset) {
+    elements.insert(elements.end(), image + offset, image + offset + size);
+  });
+  return DigestOf(elements);
+}
+
 // Which element is not known.
 Fault LateWriteTo(int32_t role) {
   return {FaultKind::kLateWrite,
@@ -171,8 +185,7 @@ std::optional<Fault> FindSpoiled(const Arena& arena, const PlacedCall& placed, s
     if (!output.tensor->is_output) continue;
     const uint64_t digest = arena.DigestOfOutput((*outputs)++);
     if (fault || digest == 0) continue;
-    if (DigestIn(arena, output.offset, output.tensor->image.size()) != digest)
-      fault = LateWriteTo(output.tensor->role);
+    if (DigestOfElements(arena, output) != digest) fault = LateWriteTo(output.tensor->role);
   }
   return fault;
 }

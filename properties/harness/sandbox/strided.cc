@@ -89,9 +89,13 @@ size_t SpanBytes(const CallTensor& tensor) {
   return static_cast<size_t>(*CheckedSpan(tensor));
 }
 
+bool IsDense(const CallTensor& tensor) {
+  return SpanBytes(tensor) == tensor.image.size() && (tensor.image.empty() || IsRowMajor(tensor));
+}
+
 bool IsGapless(const CallTensor& tensor) {
   if (SpanBytes(tensor) != tensor.image.size()) return false;
-  if (tensor.image.empty() || IsRowMajor(tensor)) return true;
+  if (IsDense(tensor)) return true;
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, extent)
   for (size_t d = 0; d < tensor.shape.size(); ++d) {
     if (tensor.shape[d] != 1) dims.emplace_back(tensor.strides[d], tensor.shape[d]);

@@ -27,6 +27,9 @@ int64_t CountElements(const CallTensor& tensor);
 // Bytes from the first byte of element 0 to the last byte of the last element; 0 when empty.
 size_t SpanBytes(const CallTensor& tensor);
 
+// True when the elements lie one behind the other, the last index running fastest, and nothing else in the image.
+bool IsDense(const CallTensor& tensor);
+
 // True when each byte of the image belongs to exactly one element.
 bool IsGapless(const CallTensor& tensor);
 

@@ -1,12 +1,12 @@
 #include "properties/harness/sandbox/worker/arguments.h"
 
-#include <optional>
 #include <stdexcept>
 
 #include "impl/attention/one_line.h"
 #include "properties/harness/sandbox/digest.h"
 #include "properties/harness/sandbox/worker/backward.h"
 #include "properties/harness/sandbox/worker/dlpack_type.h"
+#include "properties/harness/sandbox/worker/elements.h"
 #include "properties/harness/sandbox/worker/plugin.h"
 
 namespace attest {
@@ -19,18 +19,12 @@ DType TypeOf(int64_t word) {
   return static_cast<DType>(word);
 }
 
-// The memory from a tensor's first element to its last; nullopt where it is not all memory.
-std::optional<std::span<const std::byte>> MemoryOf(const DLTensor& tensor) {
-  constexpr int64_t kMostElements =
-      int64_t{1} << 31;  // farther apart there are views with nothing between them
-  int64_t last = 0;
-  for (int32_t axis = 0; axis < tensor.ndim; ++axis) {
-    if (tensor.shape[axis] <= 0) return std::span<const std::byte>();
-    if (tensor.strides[axis] > kMostElements) return std::nullopt;
-    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
-  }
-  const auto bytes = static_cast<size_t>(last + 1) * (tensor.dtype.bits / 8u);
-  return std::span(static_cast<const std::byte*>(tensor.data), bytes);
+uint64_t DigestOfElements(const DLTensor& tensor) {
+  if (!IsDense(tensor)) return DigestOf(ElementsOf(tensor));
+  size_t bytes = tensor.dtype.bits / 8u;
+  for (int32_t axis = 0; axis < tensor.ndim; ++axis)
+    bytes *= static_cast<size_t>(tensor.shape[axis]);
+  return DigestOf({static_cast<const std::byte*>(tensor.data), bytes});
 }
 
 }  // namespace
@@ -89,8 +83,7 @@ void Arguments::AddTensor(WordReader& words, const SlotMap& slots) {
 std::span<uint64_t> Arguments::NoteDigests(std::span<uint64_t> room) const {
   for (const size_t output : outputs_) {
     if (room.empty()) break;
-    const auto memory = MemoryOf(tensors_[output]);
-    room.front() = memory ? DigestOf(*memory) : 0;
+    room.front() = DigestOfElements(tensors_[output]);
     room = room.subspan(1);
   }
   return room;

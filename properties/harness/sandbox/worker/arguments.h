@@ -27,8 +27,8 @@ class Arguments {
   // The gradients' tensors stand last; `forward` are those before.
   attest_call* call() { return &call_; }
   uint32_t forward() const { return forward_; }
-  // Writes the digest of each output, in the order in which they came, 0 of one with gaps of gigabytes; as many as
-  // there is room for. Returns the rest of the room.
+  // Writes the digest of each output, in the order in which they came, as many as there is room for. Returns the rest
+  // of the room.
   std::span<uint64_t> NoteDigests(std::span<uint64_t> room) const;
   // What the kernel wrote as its reason, as one line.
   std::string Message();

@@ -4,6 +4,9 @@
 #include <cstdio>
 #include <functional>
 #include <iterator>
+#include <vector>
+
+#include "properties/harness/sandbox/worker/elements.h"
 
 namespace attest {
 namespace {
@@ -12,43 +15,20 @@ bool IsForwards(const attest_argument& argument) {
   return argument.role < ATTEST_ROLE_DOUT;
 }
 
-// The elements of a tensor one after the other; what lies between them need not be memory.
-std::vector<std::byte> BytesOf(const DLTensor& tensor) {
-  const size_t size = tensor.dtype.bits / 8u;
-  const auto* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
-  int64_t count = 1;
-  for (int32_t axis = 0; axis < tensor.ndim; ++axis) count *= tensor.shape[axis];
-  std::vector<std::byte> bytes;
-  bytes.reserve(static_cast<size_t>(count) * size);
-  std::vector<int64_t> index(static_cast<size_t>(tensor.ndim), 0);
-  for (int64_t offset = 0; count > 0; --count) {
-    const std::byte* element = data + offset * static_cast<int64_t>(size);
-    bytes.insert(bytes.end(), element, element + size);
-    for (int32_t axis = tensor.ndim; axis-- > 0;) {
-      int64_t& at = index[static_cast<size_t>(axis)];
-      offset += tensor.strides[axis];
-      if (++at < tensor.shape[axis]) break;
-      offset -= at * tensor.strides[axis];
-      at = 0;
-    }
-  }
-  return bytes;
-}
-
 // The outputs of a forward pass, as they were after it.
 class KeptOutputs {
  public:
   explicit KeptOutputs(std::span<const attest_argument> arguments) {
     for (const attest_argument& argument : arguments) {
       if (argument.role < ATTEST_ROLE_OUT) continue;
-      kept_.push_back({argument, BytesOf(*argument.tensor)});
+      kept_.push_back({argument, ElementsOf(*argument.tensor)});
     }
   }
 
   // The role of one that has changed since, or 0.
   int32_t FindChange() const {
     for (const Output& output : kept_) {
-      if (output.bytes != BytesOf(*output.argument.tensor)) return output.argument.role;
+      if (output.bytes != ElementsOf(*output.argument.tensor)) return output.argument.role;
     }
     return 0;
   }
