@@ -99,6 +99,8 @@ constexpr CauseClass kCauseClasses[] = {
     {"output-rounding", "out is cut off at its last place instead of rounded"},
     {"lse-base", "the lse is a logarithm to another base"},
     {"lse-part", "the lse lacks its maximum, its sum or its sign"},
+    {"lse-rounded", "the lse is kept in a narrower type than is due"},
+    {"keys-centred", "the mean of the keys is taken from each, and the lse not put right"},
     {"empty-row", "a row that sees no key is not what the contract promises"},
     {"hidden-tile", "rows for which a whole tile of keys is hidden are NaN"},
     {"padded-query-rows",

@@ -228,6 +228,7 @@ class Explainer {
   // The faulty rules that fit, best first; the hypotheses lie in the bank.
   std::vector<Fitting> FittingRules(HypothesisBank& bank) {
     true_rule_ = scene_.TrueRule(witness_);
+    AddRoundedLse(bank);
     AddFiniteFills(/*outweighing=*/true, bank);
     AddVisibilityFaults(bank);
     AddFiniteFills(/*outweighing=*/false, bank);
@@ -288,10 +289,16 @@ class Explainer {
     // Where any lse will do, out has to be the evidence.
     const bool is_evidence =
         rule.lse_part != LsePart::kFree || !OutputHolds(m_, witness_, kOutputs[0]);
-    const bool fits = is_evidence && Fits(rule, witness_);
+    const bool fits = is_evidence && Fits(rule, witness_) && DiffersFromTruth(rule);
     // 512: beyond that keeping rules costs more than trying them again.
     if (rule.terms.size() <= 512) tried_.emplace_back(rule, fits);
     return fits;
+  }
+
+  // Not where the rule's bound is so wide that the truth lies in it too: what fits it then fits by chance.
+  bool DiffersFromTruth(const RowRule& rule) const {
+    const RowAnswer answer = ComputedRule(scene_.context(), rule).Answer(Precision::kWorst);
+    return RatioOf(answer, witness_, m_.reference.out, m_.reference.lse, m_.reference.weights) > 1;
   }
 
   // Whether something of the witness's row is wrong and not NaN.
@@ -350,17 +357,23 @@ class Explainer {
 
   // The largest error of the row in units of the answer's bound; infinite where it is no evidence.
   double Ratio(const RowAnswer& answer, const Row& row) const {
+    return RatioOf(answer, row, m_.outcome.out, m_.outcome.lse, m_.outcome.weights);
+  }
+
+  // Likewise of the values given, as far as the kernel gave such.
+  double RatioOf(const RowAnswer& answer, const Row& row, const Array& out, const Array& lse,
+                 const Array& weights) const {
     if (!answer.is_evidence) return kInf;
     double worst = 0;
-    const auto see = [&](const Array& observed, const std::vector<double>& expected,
-                         const std::vector<double>& bound) {
-      for (size_t d = 0; d < expected.size() && !observed.empty(); ++d) {
+    const auto see = [&](const Array& given, const Array& observed,
+                         const std::vector<double>& expected, const std::vector<double>& bound) {
+      for (size_t d = 0; d < expected.size() && !given.empty(); ++d) {
         worst = std::max(worst, attest::Ratio(At(observed, row, d), expected[d], bound[d]));
       }
     };
-    see(m_.outcome.out, answer.out, answer.out_bound);
-    see(m_.outcome.lse, {answer.lse}, {answer.lse_bound});
-    see(m_.outcome.weights, answer.weights, answer.weights_bound);
+    see(m_.outcome.out, out, answer.out, answer.out_bound);
+    see(m_.outcome.lse, lse, {answer.lse}, {answer.lse_bound});
+    see(m_.outcome.weights, weights, answer.weights, answer.weights_bound);
     return worst;
   }
 

@@ -222,6 +222,17 @@ std::vector<FaultyKernel> SourceFaults() {
   };
 }
 
+// Takes the mean of all positions off each, lane by lane.
+void Centre(Array& k) {
+  const auto [batch, heads, keys, lanes] = k.shape;
+  for (int64_t at = 0; at < batch * heads * lanes; ++at) {
+    const int64_t b = at / (heads * lanes), h = at / lanes % heads, d = at % lanes;
+    double sum = 0;
+    for (int64_t j = 0; j < keys; ++j) sum += k.At(b, h, j, d);
+    for (int64_t j = 0; j < keys; ++j) k.At(b, h, j, d) -= sum / static_cast<double>(keys);
+  }
+}
+
 std::vector<FaultyKernel> SoftmaxFaults() {
   return {
       {"key-left-out", Open, Solves([](Problem& p) {
@@ -243,6 +254,13 @@ std::vector<FaultyKernel> SoftmaxFaults() {
        })},
       {"lse-part", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
          for (double& x : outcome.lse.values) x = -x;
+       })},
+      {"lse-rounded", Open, Spoils([](const Problem&, const Inputs&, Outcome& outcome) {
+         for (double& x : outcome.lse.values) x = RoundTo(DType::kF16, x);
+       })},
+      {"keys-centred", Open, Spoils([](const Problem& p, Inputs in, Outcome& outcome) {
+         Centre(in.k);
+         outcome.lse = RoundedOutcome(p, in).lse;
        })},
       {"hidden-keys-in-sum", Causal, Spoils([](Problem p, const Inputs& in, Outcome& outcome) {
          p.causal = false;

@@ -7,6 +7,7 @@
 #include "properties/harness/judge/explain/feature_changes.h"
 #include "properties/harness/judge/explain/hypotheses.h"
 #include "properties/harness/judge/explain/survey.h"
+#include "properties/harness/judge/outputs.h"
 
 namespace attest {
 namespace {
@@ -14,6 +15,22 @@ namespace {
 // Scores that the changes of one case may cost in all: the reference takes some ten milliseconds for 2^18, and there
 // are a few dozen changes.
 constexpr int64_t kMostScores = int64_t{1} << 21, kMostScoresOfOne = int64_t{1} << 18;
+
+// Whether the change tells the truth from itself: not where its bound is so wide that the right values lie in it too,
+// in most of the rows.
+bool Distinguishes(const Mismatch& m, const Mismatch& changed, const std::vector<Row>& wrong) {
+  Outcome truth;
+  truth.status = m.outcome.status;
+  for (const Output& output : kOutputs) {
+    if (!(m.outcome.*output.observed).empty()) {
+      truth.*output.observed = m.reference.*output.expected;
+    }
+  }
+  const Mismatch right{changed.problem, changed.inputs,   changed.reference, changed.bound,
+                       truth,           changed.contract, changed.storage};
+  const auto differs = [&](const Row& row) { return !RowHolds(right, row, changed.bound); };
+  return 2 * std::ranges::count_if(wrong, differs) >= std::ssize(wrong);
+}
 
 // Whether the outcome is what a right kernel makes of the changed problem, in the rows given.
 bool Gives(const Mismatch& m, const FeatureChange& change, const std::vector<Row>& wrong,
@@ -33,7 +50,7 @@ bool Gives(const Mismatch& m, const FeatureChange& change, const std::vector<Row
     return RowIsJudged(changed, row) && (has_rows || !IsEmptyRow(p, row)) && holds(row);
   };
   return std::all_of(wrong.begin(), wrong.end(), is_evidence) &&
-         std::all_of(right.begin(), right.end(), holds);
+         std::all_of(right.begin(), right.end(), holds) && Distinguishes(m, changed, wrong);
 }
 
 // The first of the changes that gives the rows, or every one.

@@ -104,6 +104,8 @@ class HypothesisBank {
 };
 
 // The families. Each adds what applies to the bank's scene.
+// An lse kept in fewer bits than are due: told by its bits, so that no other rule need be asked first.
+void AddRoundedLse(HypothesisBank& bank);
 void AddVisibilityFaults(HypothesisBank& bank);
 // Hidden keys with a finite score, of those that outweigh what the witness's row sees, or of the others: the former
 // say what is wrong with such a row before any rule that lets some keys in.

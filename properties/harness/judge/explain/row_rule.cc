@@ -209,6 +209,16 @@ class ComputedRule::Impl {
     answer.lse_bound = rule_.lse_part == LsePart::kFree
                            ? kInf
                            : std::abs(rule_.lse_factor) * sum.BoundAt(precision).lse;
+    if (rule_.lse_rounding && std::isfinite(answer.lse_bound))
+      RoundLse(*rule_.lse_rounding, answer);
+  }
+
+  // To what any lse within the bound is rounded to: mostly one number.
+  static void RoundLse(DType dtype, RowAnswer& answer) {
+    const double low = RoundTo(dtype, answer.lse - answer.lse_bound);
+    const double high = RoundTo(dtype, answer.lse + answer.lse_bound);
+    answer.lse = low == high ? low : low + (high - low) / 2;
+    answer.lse_bound = low == high ? 0 : (high - low) / 2;
   }
 
   const Problem& p_;

@@ -63,6 +63,7 @@ struct RowRule {
   double lse_factor = 1;
   double lse_offset = 0;  // added to it
   LsePart lse_part = LsePart::kWhole;
+  std::optional<DType> lse_rounding;  // to which the lse is rounded in the end
   InputRounding rounding;
 
   friend bool operator==(const RowRule&, const RowRule&) = default;

@@ -158,6 +158,22 @@ void AddLogarithms(HypothesisBank& bank) {
   add("lse-part", "the lse had the other sign", -1, LsePart::kWhole);
 }
 
+// Keys from which their mean is taken, for the sake of few bits: no weight changes, but the lse does.
+void AddCentredKeys(HypothesisBank& bank) {
+  const Scene* scene = &bank.scene();
+  bank.AddRule("keys-centred",
+               "the mean of all keys were taken from each, and the lse not put right",
+               [scene](RowRule& rule) {
+                 if (rule.terms.empty()) return;
+                 const Source& k = rule.terms.front().k;
+                 const std::vector<double>& dots = scene->context().dots.DotsOf(
+                     scene->problem(), scene->inputs(), rule.query, k.batch, k.kv_head);
+                 double sum = 0;
+                 for (const double dot : dots) sum += dot;
+                 rule.lse_offset = -rule.scale * sum / static_cast<double>(dots.size());
+               });
+}
+
 // Rows that see nothing, whose contract knows what is due.
 void AddEmptyRows(HypothesisBank& bank) {
   if (!IsEmptyRow(bank.problem(), bank.witness())) return;
@@ -244,11 +260,21 @@ void AddFactor(HypothesisBank& bank) {
 
 }  // namespace
 
+void AddRoundedLse(HypothesisBank& bank) {
+  const DType due = bank.problem().LseDType();
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    if (TraitsOf(dtype).unit_roundoff <= TraitsOf(due).unit_roundoff) continue;
+    bank.AddRule("lse-rounded", fmt::format("the lse were rounded to {}", Name(dtype)),
+                 [dtype](RowRule& rule) { rule.lse_rounding = dtype; });
+  }
+}
+
 void AddSoftmaxFaults(HypothesisBank& bank) {
   AddEmptyRows(bank);
   const Problem& p = bank.problem();
   if (p.kv_len == 0) return;
   AddLogarithms(bank);
+  if (p.softcap == 0 && !p.sinks) AddCentredKeys(bank);
   AddClampedScores(bank);
   AddScales(p, bank);
   AddRescaleFaults(bank);
