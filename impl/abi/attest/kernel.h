@@ -36,7 +36,7 @@ typedef enum attest_status {
 } attest_status;
 
 /* What a tensor of a call is. Append-only. In brackets: shape; f = the call's floating type, which is
- * that of OUT (q, k and v are 8-bit where ATTEST_OPTION_FP8 is given, their scales 1 where not).
+ * that of OUT (with ATTEST_OPTION_FP8 q, k, v and past k and v are 8-bit, their scales 1 where not).
  * A kernel that meets a role it does not know must return ATTEST_UNSUPPORTED. */
 typedef enum attest_role {
   ATTEST_ROLE_Q = 1,    /* f [batch, q_heads, q_len, head_dim]; of packed sequences see below */
@@ -130,7 +130,7 @@ typedef enum attest_option_id {
   ATTEST_OPTION_BLOCK_K = 8,
   ATTEST_OPTION_SCORES = 9, /* i: the scores output holds 0 scale * q.k, 1 that after the softcap,
                                2 after softcap, bias, ALiBi and hiding, 3 the weights */
-  ATTEST_OPTION_FP8 = 10    /* i: q, k and v are 8-bit unsigned, 1 = e4m3, 2 = e5m2 */
+  ATTEST_OPTION_FP8 = 10    /* i: q, k, v, past k and v are 8-bit unsigned, 1 = e4m3, 2 = e5m2 */
 } attest_option_id;
 
 /* One scalar option of a call. An unknown id must be answered ATTEST_UNSUPPORTED. */

@@ -21,8 +21,9 @@ constexpr std::string_view kFeatures[] = {
     "mask",   "bias",   "softcap",     "alibi",         "sinks",          "dropout",   "fp8",
     "past",   "pages",  "ring",        "packed",        "gradients"};
 constexpr std::string_view kOutputsSizesAndTypes[] = {
-    "weights",     "lse",         "batch > 1",   "q_heads > 1", "q_heads > kv_heads",
-    "dtype = f64", "dtype = f16", "dtype = bf16"};
+    "weights",      "lse",         "batch > 1",          "q_len > 1",
+    "head_dim > 1", "q_heads > 1", "q_heads > kv_heads", "dtype = f64",
+    "dtype = f16",  "dtype = bf16"};
 
 const Case& CaseAtFault(const Finding& finding) {
   return finding.derived ? *finding.derived : finding.smallest;

@@ -290,6 +290,24 @@ TEST(RunProperty, AnOutputThatALaterCallWritesToIsNoWrongValue) {
   }
 }
 
+// The time is looked at before cases are run, and not at what has come of them.
+TEST(RunProperty, AFailureThatTakesTheRestOfTheTimeCounts) {
+  SessionOptions impatient;
+  impatient.deadline = std::chrono::milliseconds{20};  // ten times that for the first call
+  auto session = KernelSession::Open(*ResolveKernel("hostile:hang"), impatient);
+  ASSERT_TRUE(session) << session.error();
+  const Contract contract = *ParseContract((*session)->identity().contract_json);
+  RunObserver observer;
+  RunOptions options;
+  options.stop_at = std::chrono::steady_clock::now() + std::chrono::milliseconds{100};
+  const auto result = RunProperty(*FindProperty("equivalence.matches_reference"), contract,
+                                  **session, options, observer);
+  EXPECT_EQ(result.verdict, VerdictKind::kFail);
+  EXPECT_EQ(result.cases.at(VerdictKind::kFail), 1);
+  ASSERT_EQ(result.findings.size(), 1u);
+  EXPECT_EQ(result.findings[0].signature.cause, Cause::kHang);
+}
+
 // Its claim makes one call a case, and the worker that has died starts to count anew.
 TEST(RunProperty, ADeathInTheFifthCallIsMetAgainBehindFourOthers) {
   const auto result = Smoke("hostile:abort?every=5", "row_sums.ones_give_one");

@@ -135,8 +135,10 @@ class PropertyRun::Search {
 
   // The next case, which Test is asked about at once; its result is there by then, unless time is up.
   Case Draw() {
-    if (results_.empty() && !IsTimeUp()) RunAhead();
-    if (drawn_.empty()) return DrawNext();
+    if (results_.empty()) {
+      if (IsTimeUp()) return {};
+      RunAhead();
+    }
     Case next = std::move(drawn_.front());
     drawn_.erase(drawn_.begin());
     return next;
@@ -165,8 +167,8 @@ class PropertyRun::Search {
     if (results_.empty()) return Answer::kStop;
     CaseResult result = std::move(results_.front());
     results_.pop_front();
-    // What was being waited for when a run is interrupted says nothing.
-    if (IsTimeUp()) return Answer::kStop;
+    // What was being waited for says nothing.
+    if (session_.interrupted() && IsTimeUp()) return Answer::kStop;
     result_.calls += result.calls;
     Remember(std::move(result.called_before));
     for (Failure& failure : result.failures) RememberBefore(failure);

@@ -162,6 +162,11 @@ FeatureChanges MistakenFeatures() {
       {"alibi-anchor", "ALiBi measured from the top left, whatever the diagonal's offset",
        [](const Problem& p) { return p.alibi_slopes && !p.diagonal_offset.empty(); },
        AnchorAlibiTopLeft},
+      {"alibi-slopes", "ALiBi had the other sign",
+       [](const Problem& p) { return p.alibi_slopes.has_value(); },
+       [](Problem& p, Inputs&, Semantics&) {
+         for (double& slope : *p.alibi_slopes) slope = -slope;
+       }},
       SlopesOf("ALiBi had slopes of its own, 2^(-8 (h + 1) / q_heads)", OneRowOfSlopes),
       SlopesOf("ALiBi had slopes of its own, those of the paper", SlopesOfThePaper),
       {"dropout-order", "keys were dropped before the softmax and not after it",
@@ -172,6 +177,11 @@ FeatureChanges MistakenFeatures() {
       SinksTimes("the sinks were multiplied by log2(e)",
                  [](const Problem&) { return std::numbers::log2e; }),
       SinksTimes("the sinks had the other sign", [](const Problem&) { return -1.0; }),
+      {"sinks-capped", "the sinks went through the softcap too",
+       [](const Problem& p) { return p.sinks && p.softcap > 0; },
+       [](Problem& p, Inputs&, Semantics&) {
+         for (double& sink : *p.sinks) sink = p.softcap * std::tanh(sink / p.softcap);
+       }},
   };
 }
 

@@ -21,6 +21,10 @@ void Sunk(Problem& p) {
   p.diagonal_offset = {2, 6};
   p.sinks = {1, 0, 2, -1};
 }
+void SunkAndCapped(Problem& p) {
+  Sunk(p);
+  p.softcap = 1.5;
+}
 void Dropped(Problem& p) {
   p.dropout = Dropout{0.25, RandomPlane(p)};
 }
@@ -91,6 +95,12 @@ std::vector<FaultyKernel> FeatureFaults() {
       {"alibi-anchor", slid_alibi, Solves([](Problem& p) { p.diagonal_offset.clear(); })},
       {"alibi-slopes", Capped, Solves([](Problem& p) {
          p.alibi_slopes = {0.25, 0.0625, 0.015625, 0.00390625};
+       })},
+      {"alibi-slopes", Capped, Solves([](Problem& p) {
+         for (double& slope : *p.alibi_slopes) slope = -slope;
+       })},
+      {"sinks-capped", SunkAndCapped, Solves([](Problem& p) {
+         for (double& sink : *p.sinks) sink = p.softcap * std::tanh(sink / p.softcap);
        })},
       {"softcap-value", FirstRowSeesOneKey, Solves([](Problem& p) { p.softcap = 2.5; })},
       {"head-dim-tail", Capped,
