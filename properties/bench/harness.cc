@@ -206,13 +206,13 @@ double SecondsThrough(const Mix& mix, const Contract& contract, CallRunner& runn
   return CpuSecondsWithChildren() - start;
 }
 
-// Likewise, through a worker: four cases of a property together, as a run does.
+// Likewise, through a worker: as many cases of a property together as a run has.
 double SecondsThrough(const Mix& mix, const Contract& contract, KernelSession& session) {
-  constexpr size_t kTogether = 4;
   std::vector<std::vector<Case>> parts;
   std::vector<const Property*> properties;
   for (const Drawn& drawn : mix.cases) {
-    if (parts.empty() || properties.back() != drawn.property || parts.back().size() == kTogether) {
+    if (parts.empty() || properties.back() != drawn.property ||
+        std::ssize(parts.back()) == kCasesTogether) {
       properties.push_back(drawn.property);
       parts.emplace_back();
     }

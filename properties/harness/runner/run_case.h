@@ -4,6 +4,7 @@
 #ifndef ATTEST_HARNESS_RUNNER_RUN_CASE_H_
 #define ATTEST_HARNESS_RUNNER_RUN_CASE_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -58,6 +59,9 @@ bool WantsNoCause(const Signature&);
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
                    KernelSession& session, const CauseFilter& wants_cause = {},
                    bool every_cause = false);
+
+// As many cases as a run has their calls made together: more touch so much memory that it leaves the caches.
+inline constexpr int64_t kCasesTogether = 4;
 
 // Cases one after the other, as RunCase runs each; their calls go to the kernel together, for a round trip costs as
 // much as a small case. Where one fails they are run again each by itself, as they will be when it is looked into; should

@@ -147,7 +147,6 @@ class PropertyRun::Search {
   // Runs the next cases, several together: as many as take no time worth speaking of, and one where the last ones
   // failed, for what a failure costs should not be paid for many.
   void RunAhead() {
-    constexpr int64_t kMostAhead = 4;
     constexpr std::chrono::milliseconds kNoTime{50};
     const auto start = Clock::now();
     const SessionStats before = session_.stats();
@@ -159,7 +158,7 @@ class PropertyRun::Search {
     slow_deaths_.Count(before, session_.stats(), options_);
     const bool is_quick = session_.identity().notes_digests && Clock::now() - start < kNoTime;
     const bool failed = !results.back().failures.empty();
-    ahead_ = is_quick && !failed ? std::min(2 * ahead_, kMostAhead) : 1;
+    ahead_ = is_quick && !failed ? std::min(2 * ahead_, kCasesTogether) : 1;
     std::ranges::move(results, std::back_inserter(results_));
   }
 

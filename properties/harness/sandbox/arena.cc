@@ -142,7 +142,7 @@ void Arena::ClearNote() {
   std::memset(base_, 0, sizeof(CrashNote));
 }
 
-void Arena::ClearComputed() {
+void Arena::BeginRequest() {
   std::memset(base_ + offsetof(CrashNote, computed), 0, sizeof(CrashNote::computed));
   std::memset(base_ + offsetof(CrashNote, digests), 0, sizeof(CrashNote::digests));
 }

@@ -83,11 +83,11 @@ class Arena {
   // Memory at an offset of the file.
   const std::byte* At(uint64_t offset) const { return base_ + offset; }
 
-  // What the worker noted; ClearNote makes it zero, before a worker starts, and ClearComputed what it says of the
+  // What the worker noted; ClearNote makes it zero, before a worker starts, and BeginRequest what it says of the
   // request in hand, before each one.
   CrashNote note() const;
   void ClearNote();
-  void ClearComputed();
+  void BeginRequest();
   // The digest of an output of the request in hand, by its number among them; 0 = not known, or written over.
   uint64_t DigestOfOutput(size_t number) const;
 

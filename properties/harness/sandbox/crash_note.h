@@ -29,8 +29,8 @@ struct CrashNote {
   // leave nothing to say. The harness sets it to 0 before each request.
   uint32_t computed;
   uint32_t reserved;
-  // Of each output of the request in hand, calls and tensors in order: the digest of its elements when its call had returned. 0 = not
-  // known, as the harness sets it before each request.
+  // Of each output of the request in hand, calls and tensors in order: the digest of its elements when its call had
+  // returned. 0 = not known, as the harness sets it before each request.
   uint64_t digests[kMostDigests];
 };
 static_assert(sizeof(CrashNote) == 48 + 8 * kMostDigests,

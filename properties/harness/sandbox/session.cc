@@ -209,7 +209,7 @@ bool KernelSession::Impl::Settle(const PlacedCall& placed, const CallReply& repl
 size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::span<Job> jobs) {
   const int64_t id = next_id++;
   ++stats.round_trips;
-  arena->ClearComputed();
+  arena->BeginRequest();
   auto asked = Clock::now();
   size_t outputs = 0;  // of the calls that are settled
   // Where sending fails, the first wait finds the worker gone.
@@ -365,7 +365,7 @@ std::vector<CallResult> KernelSession::Impl::JudgeAtOnce(const std::vector<Place
   };
   ++stats.round_trips;
   stats.calls += std::ssize(placed);
-  arena->ClearComputed();
+  arena->BeginRequest();
   const auto asked = Clock::now();
   worker->Send(Request(id, placed, /*at_once=*/true), Clock::now() + limit);
   std::vector<CallResult> results;
