@@ -99,12 +99,11 @@ std::string MakeCallsBefore(CaseTarget& target) {
 // does not show, a second is held to the deadline itself, as in `attest check`.
 CaseResult RunSettled(CaseTarget& target) {
   const auto run = [&] {
-    MakeCallsBefore(target);
     // What needs calls before it has them for its cause, whatever the rows look like.
     CauseFilter wants_cause;
-    if (!target.file.before.empty()) wants_cause = [](const Signature&) { return false; };
-    return RunCase(*target.property, target.file.c, target.opened.contract, *target.opened.session,
-                   wants_cause);
+    if (!target.file.before.empty()) wants_cause = WantsNoCause;
+    return RunBehind(target.file.before, *target.property, target.file.c, target.opened.contract,
+                     *target.opened.session, wants_cause);
   };
   CaseResult result = run();
   const bool is_unexpected = result.failures.empty() && RecordsAFailure(target);

@@ -54,8 +54,8 @@ bool FailsAfresh(const Finding& finding, const CaseTarget& target,
   if (!session || property == nullptr) return false;
   Signature any_class = finding.signature;
   any_class.cause_class.clear();
-  MakeCalls(finding.before, target.opened.contract, **session);
-  const CaseResult again = RunCase(*property, finding.smallest, target.opened.contract, **session);
+  const CaseResult again =
+      RunBehind(finding.before, *property, finding.smallest, target.opened.contract, **session);
   return std::ranges::any_of(again.failures,
                              [&](const Failure& one) { return Covers(any_class, one.signature); });
 }
@@ -111,9 +111,8 @@ int Shrink(const ShrinkArguments& arguments) {
   if (const auto fine = CheckOut(arguments, target->kernel); !fine) {
     return Complain(kExitUsage, fine.error());
   }
-  MakeCalls(target->file.before, target->opened.contract, *target->opened.session);
-  CaseResult result =
-      RunCase(*target->property, target->file.c, target->opened.contract, *target->opened.session);
+  CaseResult result = RunBehind(target->file.before, *target->property, target->file.c,
+                                target->opened.contract, *target->opened.session);
   if (target->opened.session->interrupted())
     return Complain(kExitInconclusive, "interrupted: nothing is said");
   if (result.failures.empty()) {

@@ -89,9 +89,8 @@ bool FindingDesk::StillFails(const ReportedFinding& reported) {
   Signature any_class = finding.signature;
   any_class.cause_class.clear();
   for (int i = 0; i < kTries && !IsInterrupted(); ++i) {
-    if (!finding.before.empty()) session_.Refresh();
-    MakeCalls(finding.before, contract_, session_);
-    const CaseResult result = RunCase(*property, finding.smallest, contract_, session_);
+    const CaseResult result =
+        RunBehind(finding.before, *property, finding.smallest, contract_, session_);
     const bool fails = std::ranges::any_of(result.failures, [&](const Failure& failure) {
       return Covers(any_class, failure.signature);
     });

@@ -58,10 +58,16 @@ void FailureProbe::Follow(const Failure& failure) {
 
 bool FailureProbe::RecursBehind(const std::vector<Case>& before, const Case& c, bool names_cause) {
   session_.Refresh();
-  MakeCalls(before, contract_, session_);
   Signature any_class = signature_;
   any_class.cause_class.clear();
-  auto failure = Run(c, any_class, names_cause);
+  std::optional<Failure> failure;
+  if (signature_.cause == Cause::kLateWrite && !before.empty()) {
+    failure = Matching(RunInOneTripBehind(before, property_, c, contract_, session_), any_class,
+                       names_cause);
+  } else {
+    MakeCalls(before, contract_, session_);
+    failure = Run(c, any_class, names_cause);
+  }
   if (!failure) return false;
   signature_ = std::move(failure->signature);
   verdict_ = std::move(failure->verdict);
@@ -119,6 +125,11 @@ std::optional<Failure> FailureProbe::Run(const Case& c, const Signature& pattern
     any_class.cause_class.clear();
     return needs_class && Covers(any_class, signature);
   });
+  return Matching(std::move(result), pattern, needs_class);
+}
+
+std::optional<Failure> FailureProbe::Matching(CaseResult result, const Signature& pattern,
+                                              bool needs_class) const {
   if (session_.interrupted()) return std::nullopt;
   for (Failure& failure : result.failures) {
     if (!Covers(pattern, failure.signature)) continue;

@@ -62,6 +62,9 @@ class FailureProbe {
 
  private:
   std::optional<Failure> Run(const Case& c, const Signature& pattern, bool needs_class);
+  // That failure of the result which the pattern covers.
+  std::optional<Failure> Matching(CaseResult result, const Signature& pattern,
+                                  bool needs_class) const;
   bool IsWaived(const Failure& failure) const;
 
   const Property& property_;

@@ -290,6 +290,26 @@ TEST(RunProperty, AnOutputThatALaterCallWritesToIsNoWrongValue) {
   }
 }
 
+// A claim of one call a case: the spoilt output is another case's.
+TEST(RunProperty, AWriteToAnotherCasesOutputIsMetBehindThatCase) {
+  const auto result = Smoke("hostile:write-previous", "row_sums.ones_give_one");
+  const auto late =
+      std::ranges::find(result.findings, Cause::kLateWrite,
+                        [](const Finding& finding) { return finding.signature.cause; });
+  ASSERT_NE(late, result.findings.end());
+  EXPECT_EQ(ToString(late->signature), "row_sums.ones_give_one/late_write/call-before");
+  EXPECT_EQ(late->before.size(), 1u);
+  EXPECT_EQ(late->confirmed, late->confirmations);
+  EXPECT_THAT(late->verdict.sentence,
+              testing::ContainsRegex("wrote to out .* of the call before it, after that call had"));
+  Opened opened = Open("hostile:write-previous");
+  ASSERT_TRUE(opened.session);
+  const CaseResult again = RunBehind(late->before, *FindProperty("row_sums.ones_give_one"),
+                                     late->smallest, opened.contract, *opened.session);
+  ASSERT_FALSE(again.failures.empty());
+  EXPECT_EQ(again.failures.front().signature.cause, Cause::kLateWrite);
+}
+
 // The time is looked at before cases are run, and not at what has come of them.
 TEST(RunProperty, AFailureThatTakesTheRestOfTheTimeCounts) {
   SessionOptions impatient;

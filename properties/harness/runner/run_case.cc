@@ -10,14 +10,12 @@
 #include "properties/harness/judge/compare.h"
 #include "properties/harness/judge/explain/explain.h"
 #include "properties/harness/judge/fault_cause.h"
-#include "properties/harness/lower/lower.h"
-#include "properties/harness/runner/call_runner.h"
+#include "properties/harness/runner/case_in_hand.h"
 
 namespace attest {
 namespace {
 
 constexpr std::string_view kEquivalence = "equivalence.matches_reference";
-constexpr std::string_view kAcceptance = "equivalence.promised_calls_are_accepted";
 
 Verdict OfKind(VerdictKind kind, std::string reason) {
   Verdict v;
@@ -32,15 +30,6 @@ Verdict FailWith(Cause cause, std::string sentence) {
   v.cause = cause;
   v.sentence = std::move(sentence);
   return v;
-}
-
-Verdict FailOfFault(const Fault& fault) {
-  Verdict verdict = FailWith(CauseOfFault(fault.kind), fault.detail);
-  if (fault.is_cut_offset) {
-    verdict.cause_class = kNarrowOffset;
-    verdict.likely_cause = "offsets into tensors are counted in 32 bits";
-  }
-  return verdict;
 }
 
 // A verdict for an outcome that holds no values; nullopt when it holds some.
@@ -82,17 +71,6 @@ std::optional<Unable> WhyUnable(const Derived& derived, CallRunner& runner) {
   }
   return std::nullopt;
 }
-
-// A case on its way: what it derives, and what has come of it so far.
-struct CaseInHand {
-  const Case* c = nullptr;
-  Derived derived{};
-  std::optional<Oracle> oracle{};  // of derived.cases, which stay where they are
-  std::vector<Lowered> lowered{};
-  std::vector<Outcome> outcomes{};
-  CaseResult result{};
-  bool is_over = false;  // the result holds all there is to say
-};
 
 // One of the cases derived from one in hand.
 struct Part {
@@ -140,10 +118,6 @@ Signature SignatureOf(std::string_view property, const Verdict& verdict) {
   return {std::string(property), verdict.cause, verdict.output, verdict.cause_class};
 }
 
-Failure FailureOf(std::string_view property, const Case& c, Verdict verdict) {
-  return {SignatureOf(property, verdict), c, std::move(verdict)};
-}
-
 // The filter as a judge asks it, which does not know under whose name it judges.
 std::function<bool(const Verdict&)> Under(std::string_view property, const CauseFilter& wants) {
   if (!wants) return {};
@@ -155,15 +129,6 @@ std::vector<Case> CallsBefore(const Derived& derived, size_t count) {
   std::vector<Case> calls;
   for (size_t i = 0; i < count; ++i) {
     if (SettingOf(derived, i).is_usual()) calls.push_back(derived.cases[i]);
-  }
-  return calls;
-}
-
-// All of them, moved out of `derived`: copies would cost as much as a small case's kernel.
-std::vector<Case> TakeCalls(Derived& derived) {
-  std::vector<Case> calls;
-  for (size_t i = 0; i < derived.cases.size(); ++i) {
-    if (SettingOf(derived, i).is_usual()) calls.push_back(std::move(derived.cases[i]));
   }
   return calls;
 }
@@ -243,17 +208,44 @@ std::optional<Verdict> JudgeStatuses(const Derived& derived, const std::vector<O
   return worst;
 }
 
-void JudgeUnable(const Property& property, const Unable& unable, CaseInHand& hand) {
+void JudgeUnable(const Unable& unable, CaseInHand& hand) {
   CaseResult& result = hand.result;
   hand.is_over = true;
   result.verdict = unable.is_fault ? FailWith(Cause::kCrash, unable.reason)
                                    : OfKind(VerdictKind::kUnsupported, unable.reason);
-  if (unable.is_fault) result.failures.push_back(FailureOf(property.id, *hand.c, result.verdict));
+  if (unable.is_fault)
+    result.failures.push_back(FailureOf(hand.property->id, *hand.c, result.verdict));
 }
 
-// Up to the calls, which are then ready to be made.
-void Prepare(const Property& property, const Contract& contract, CallRunner& runner,
-             CaseInHand& hand) {
+}  // namespace
+
+bool WantsNoCause(const Signature&) {
+  return false;
+}
+
+Verdict FailOfFault(const Fault& fault) {
+  Verdict verdict = FailWith(CauseOfFault(fault.kind), fault.detail);
+  if (fault.is_cut_offset) {
+    verdict.cause_class = kNarrowOffset;
+    verdict.likely_cause = "offsets into tensors are counted in 32 bits";
+  }
+  return verdict;
+}
+
+Failure FailureOf(std::string_view property, const Case& c, Verdict verdict) {
+  return {SignatureOf(property, verdict), c, std::move(verdict)};
+}
+
+std::vector<Case> TakeCalls(Derived& derived) {
+  std::vector<Case> calls;
+  for (size_t i = 0; i < derived.cases.size(); ++i) {
+    if (SettingOf(derived, i).is_usual()) calls.push_back(std::move(derived.cases[i]));
+  }
+  return calls;
+}
+
+void Prepare(const Contract& contract, CallRunner& runner, CaseInHand& hand) {
+  const Property& property = *hand.property;
   const auto end_as = [&](VerdictKind kind, std::string reason) {
     hand.is_over = true;
     hand.result.verdict = OfKind(kind, std::move(reason));
@@ -265,8 +257,7 @@ void Prepare(const Property& property, const Contract& contract, CallRunner& run
     hand.result.applied = false;
     return end_as(VerdictKind::kInconclusive, hand.derived.not_applicable);
   }
-  if (const auto unable = WhyUnable(hand.derived, runner))
-    return JudgeUnable(property, *unable, hand);
+  if (const auto unable = WhyUnable(hand.derived, runner)) return JudgeUnable(*unable, hand);
   hand.oracle.emplace(hand.derived.cases, contract);
   auto lowered = LowerAll(hand.derived.cases, contract, *hand.oracle);
   if (!lowered) return end_as(VerdictKind::kUnsupported, lowered.error().reason);
@@ -274,9 +265,7 @@ void Prepare(const Property& property, const Contract& contract, CallRunner& run
   hand.outcomes.resize(hand.lowered.size());
 }
 
-// The calls of all cases that are in hand still.
-void CallAll(const Property& property, const Contract& contract, CallRunner& runner,
-             std::span<CaseInHand> hands) {
+void CallAll(const Contract& contract, CallRunner& runner, std::span<CaseInHand> hands) {
   std::vector<Part> together;
   for (CaseInHand& hand : hands) {
     if (hand.is_over || !hand.derived.settings.empty()) continue;
@@ -287,13 +276,13 @@ void CallAll(const Property& property, const Contract& contract, CallRunner& run
     if (hand.is_over) continue;
     const auto ran_this =
         hand.derived.settings.empty() ? ran : RunBySetting(hand, contract, runner);
-    if (!ran_this) JudgeUnable(property, ran_this.error(), hand);
+    if (!ran_this) JudgeUnable(ran_this.error(), hand);
   }
 }
 
-// From the outcomes on.
-void JudgeCalled(const Property& property, const Contract& contract, CallRunner& runner,
-                 const CauseFilter& wants_cause, bool every_cause, CaseInHand& hand) {
+void JudgeCalled(const Contract& contract, CallRunner& runner, const CauseFilter& wants_cause,
+                 bool every_cause, CaseInHand& hand) {
+  const Property& property = *hand.property;
   const std::vector<Outcome>& outcomes = hand.outcomes;
   CaseResult& result = hand.result;
   hand.is_over = true;
@@ -318,12 +307,6 @@ void JudgeCalled(const Property& property, const Contract& contract, CallRunner&
                            FailureOf(property.id, *hand.c, result.verdict));
   }
   result.called = TakeCalls(hand.derived);
-}
-
-}  // namespace
-
-bool WantsNoCause(const Signature&) {
-  return false;
 }
 
 std::optional<Unable> SessionRunner::WhyUnable(const CallSetting& setting) {
@@ -366,25 +349,12 @@ KernelSession* SessionAtFault(const Property& property, const Case& c, const Con
   return setting.threads == 0 ? &session : session.WithThreads(setting.threads).value_or(nullptr);
 }
 
-std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
-                      KernelSession& session) {
-  const Property* plain = FindProperty(kAcceptance);  // one call, and nothing to compare it with
-  std::string why_not;
-  for (const Case& c : before) {
-    const CaseResult made = RunCase(*plain, c, contract, session);
-    if (why_not.empty() && made.verdict.kind == VerdictKind::kUnsupported) {
-      why_not = made.verdict.reason;
-    }
-  }
-  return why_not;
-}
-
 CaseResult RunCase(const Property& property, const Case& c, const Contract& contract,
                    CallRunner& runner, const CauseFilter& wants_cause, bool every_cause) {
-  CaseInHand hand{&c};
-  Prepare(property, contract, runner, hand);
-  CallAll(property, contract, runner, {&hand, 1});
-  if (!hand.is_over) JudgeCalled(property, contract, runner, wants_cause, every_cause, hand);
+  CaseInHand hand{&property, &c};
+  Prepare(contract, runner, hand);
+  CallAll(contract, runner, {&hand, 1});
+  if (!hand.is_over) JudgeCalled(contract, runner, wants_cause, every_cause, hand);
   return std::move(hand.result);
 }
 
@@ -392,38 +362,6 @@ CaseResult RunCase(const Property& property, const Case& c, const Contract& cont
                    KernelSession& session, const CauseFilter& wants_cause, bool every_cause) {
   SessionRunner runner(session);
   return RunCase(property, c, contract, runner, wants_cause, every_cause);
-}
-
-std::vector<CaseResult> RunCases(const Property& property, std::span<const Case> cases,
-                                 const Contract& contract, KernelSession& session,
-                                 const CauseFilter& wants_cause) {
-  if (cases.size() == 1) return {RunCase(property, cases[0], contract, session, wants_cause)};
-  SessionRunner runner(session);
-  std::vector<CaseInHand> hands(cases.size());
-  for (size_t n = 0; n < cases.size(); ++n) {
-    hands[n].c = &cases[n];
-    Prepare(property, contract, runner, hands[n]);
-  }
-  CallAll(property, contract, runner, hands);
-  std::vector<CaseResult> together;
-  for (CaseInHand& hand : hands) {
-    if (!hand.is_over) JudgeCalled(property, contract, runner, WantsNoCause, false, hand);
-    together.push_back(std::move(hand.result));
-    if (!together.back().failures.empty()) break;
-  }
-  if (together.back().failures.empty()) return together;
-  std::vector<CaseResult> alone;
-  for (const Case& c : cases) {
-    alone.push_back(RunCase(property, c, contract, session, wants_cause));
-    if (alone.back().failures.empty()) continue;
-    for (size_t n = 0; n < hands.size(); ++n) {
-      auto called =
-          n < together.size() ? std::move(together[n].called) : TakeCalls(hands[n].derived);
-      std::ranges::move(called, std::back_inserter(alone[0].called_before));
-    }
-    return alone;
-  }
-  return together;
 }
 
 bool RunHolds(const Property& property, const Case& c, const Contract& contract,

@@ -75,6 +75,16 @@ std::vector<CaseResult> RunCases(const Property& property, std::span<const Case>
 std::string MakeCalls(const std::vector<Case>& before, const Contract& contract,
                       KernelSession& session);
 
+// A case behind those calls, on a kernel that has seen no others; with none, RunCase.
+CaseResult RunBehind(const std::vector<Case>& before, const Property& property, const Case& c,
+                     const Contract& contract, KernelSession& session,
+                     const CauseFilter& wants_cause = {});
+
+// The calls of all in one round trip, where outputs of earlier ones are still in place when later ones run. The one
+// failure this looks for: that a call of `c` writes to such an output.
+CaseResult RunInOneTripBehind(const std::vector<Case>& before, const Property& property,
+                              const Case& c, const Contract& contract, KernelSession& session);
+
 // Whether one run of the case holds, and whether it fails: neither where it was not judged.
 bool RunHolds(const Property& property, const Case& c, const Contract& contract,
               KernelSession& session);
