@@ -336,6 +336,8 @@ bool NameUnstable(const ModelRequest& request, ModelLab& lab, Verdict& verdict) 
 
 void NameCause(const ModelCase& c, AskModel ask, ModelLab& lab, Verdict& verdict) {
   if (verdict.kind != VerdictKind::kFail || !verdict.witness || !lab.wants_cause()) return;
+  // What it is held to is at fault, which is said elsewhere.
+  if (!std::isfinite(verdict.witness->expected)) return;
   if (NameUnstable(ask(c), lab, verdict)) return;
   const auto item = static_cast<size_t>(verdict.witness->index[0]);
   const auto token = static_cast<size_t>(verdict.witness->index[2]);

@@ -17,6 +17,12 @@ std::string ContentOf(const std::string& path) {
   return text.str();
 }
 
+std::string WhoNamed(const std::string& path) {
+  return fmt::format(
+      " (so {} names it, as seen from where it was run; go there, or give it after the file)",
+      path);
+}
+
 tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
                                                    const std::string& property,
                                                    const std::string& kernel,
@@ -38,7 +44,11 @@ tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,
     return refuse(fmt::format("{}: names no kernel: give one after the file", path));
   }
   auto opened = OpenKernel(text, options);
-  if (!opened) return tl::unexpected(opened.error());
+  if (!opened) {
+    OpenError error = opened.error();
+    if (kernel.empty()) error.text += WhoNamed(path);
+    return tl::unexpected(std::move(error));
+  }
   return CaseTarget{std::move(*file), *named, text, std::move(*opened)};
 }
 

@@ -23,6 +23,9 @@ struct CaseTarget {
 // What stands in a file; "" where it cannot be read, which the reader of cases says better.
 std::string ContentOf(const std::string& path);
 
+// What to add where a kernel that the file alone names cannot be opened: it is named as its run saw it.
+std::string WhoNamed(const std::string& path);
+
 // Empty `property` and `kernel` mean the file's; a file without a property is held against the
 // reference.
 tl::expected<CaseTarget, OpenError> OpenCaseTarget(const std::string& path,

@@ -68,6 +68,9 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
   Write("impossible.toml",
         "version = 1\n[problem]\nbatch = 1\nq_heads = 8\nkv_heads = 3\nq_len = 1\nkv_len = 1\n"
         "head_dim = 1\nvalue_dim = 1\ndtype = \"f32\"\n");
+  Write("elsewhere.toml",
+        "version = 1\nkernel = \"./gone.so\"\n[problem]\nbatch = 1\nq_heads = 1\nkv_heads = 1\n"
+        "q_len = 1\nkv_len = 1\nhead_dim = 1\nvalue_dim = 1\ndtype = \"f32\"\n");
   Write("no_folder", "");
   Write("no_vectors.txt", "");
   const std::string plugins = BinFolder() + "/../testdata/";
@@ -105,6 +108,7 @@ TEST_F(EndToEnd, BadInputIsOneLineAndExitThree) {
       {"no confirmation", {"check", "tiled", "--confirmations", "0"}, "--confirmations"},
       {"report is a file", {"check", "tiled", "--report", "no_folder"}, "no_folder"},
       {"missing case", {"replay", "nope.toml", "tiled"}, "nope.toml"},
+      {"kernel of elsewhere", {"replay", "elsewhere.toml"}, "so elsewhere.toml names it"},
       {"malformed case", {"replay", "malformed.toml", "tiled"}, "malformed.toml:3: column 9:"},
       {"impossible sizes", {"replay", "impossible.toml", "tiled"}, "kv_heads"},
       {"shrink into a folder", {"shrink", "nope.toml", "tiled", "-o", "."}, "folder"},

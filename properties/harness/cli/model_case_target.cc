@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "properties/harness/cli/case_target.h"
 #include "properties/transformer/model_properties.h"
 
 namespace attest {
@@ -63,7 +64,11 @@ tl::expected<ModelCaseTarget, OpenError> OpenModelCase(const ModelCaseArguments&
     return Refuse(fmt::format("{}: names no model: name one behind the file", path));
   }
   auto opened = OpenModel(file->model, arguments.open);
-  if (!opened) return tl::unexpected(opened.error());
+  if (!opened) {
+    OpenError error = opened.error();
+    if (arguments.model.empty()) error.text += WhoNamed(path);
+    return tl::unexpected(std::move(error));
+  }
   if (const std::string why = WhyInvalid(file->c, opened->contract); !why.empty()) {
     return Refuse(fmt::format("{}: {}", path, why));
   }

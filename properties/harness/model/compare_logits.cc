@@ -108,9 +108,15 @@ bool LogitsComparison::Row(const LogitsRow& expected, const LogitsRow& observed,
               expected[v],
               observed[v],
               bound};
-  verdict_.sentence = fmt::format(
-      "{}, for token {}: {:.9g} where {:.9g} was due{}; {}", RowName(item, token), v, observed[v],
-      expected[v], promised_ ? ", bit for bit" : fmt::format(", give or take {:.3g}", bound), what);
+  verdict_.sentence =
+      std::isfinite(expected[v])
+          ? fmt::format("{}, for token {}: {:.9g} where {:.9g} was due{}; {}", RowName(item, token),
+                        v, observed[v], expected[v],
+                        promised_ ? ", bit for bit" : fmt::format(", give or take {:.3g}", bound),
+                        what)
+          : fmt::format("{}, for token {}: {:.9g}, but {} where it should be the same; {}",
+                        RowName(item, token), v, observed[v],
+                        std::isnan(expected[v]) ? "NaN" : "infinity", what);
   if (!promised_) {
     verdict_.sentence += PrecisionHint(contract_, difference.size, LargestOf(expected, observed));
   }

@@ -64,7 +64,7 @@ void AddRun(pugi::xml_node main, const RunReport& report, const Anchors& anchors
   const RunInfo& info = report.info;
   const int status = ExitCode(report);
   pugi::xml_node line = Add(main, "p");
-  AddMark(line, MarkOfExit(status));
+  AddMark(line, MarkOf(report));
   Write(line, fmt::format(" (exit status {})", status));
   pugi::xml_node facts = Add(main, "dl");
   AddFact(facts, "findings", std::to_string(anchors.findings()));
@@ -95,10 +95,10 @@ void AddOverview(pugi::xml_node main, const RunReport& report, const Anchors& an
     }
     const Ladder ladder = LadderOf(kernel);
     pugi::xml_node result = Add(row, "td");
-    AddMark(result, MarkOfExit(ExitCodeOf(kernel)));
+    AddMark(result, MarkOf(kernel));
     if (kernel.optional) Write(result, " (optional)");
     AddText(row, "td", HeldText(ladder));
-    AddText(row, "td", std::to_string(kernel.findings.size()), "num");
+    AddText(row, "td", FindingsCount(kernel), "num");
     pugi::xml_node witness = Add(row, "td");
     if (!ladder.witness) continue;
     const ReportedFinding& reported = kernel.findings[*ladder.witness];
@@ -182,7 +182,7 @@ void Save(const pugi::xml_document& tree, std::ostream& text) {
 }
 
 std::string TitleOf(const RunReport& report) {
-  std::string title = fmt::format("attest: {}", MarkOfExit(ExitCode(report)).word);
+  std::string title = fmt::format("attest: {}", MarkOf(report).word);
   for (const KernelReport& kernel : report.kernels) title += " " + kernel.kernel;
   return CleanText(title, 200);
 }

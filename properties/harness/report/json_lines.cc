@@ -109,8 +109,7 @@ Json KernelSummary(const KernelReport& kernel) {
   if (is_kernel) json["ladder"] = LadderJson(kernel);
   json["verdicts"] = CountsJson(verdicts);
   json["findings"] = kernel.findings.size();
-  json["findings_waived"] = std::ranges::count_if(
-      kernel.findings, [](const ReportedFinding& f) { return !f.waived.empty(); });
+  json["findings_waived"] = CountWaived(kernel);
   json["finding_groups"] = GroupsJson(kernel);
   json["idle_waivers"] = kernel.idle_waivers;
   json["notes"] = kernel.notes;

@@ -58,7 +58,7 @@ class RungEvidence {
       report_.why = fmt::format("{}", fmt::join(breaking_, ", "));
     } else if (claims_ == 0) {
       report_.state = RungState::kNotOffered;
-      report_.why = Commonest(not_offered_);
+      report_.why = Commonest(not_offered_.empty() ? no_gradients_ : not_offered_);
     } else if (!IsPromised()) {
       report_.state = RungState::kNotPromised;
       report_.why = Seen();
@@ -83,7 +83,8 @@ class RungEvidence {
     if (unsupported.empty()) {
       ++claims_;
     } else {
-      ++not_offered_[unsupported];
+      const bool is_of_gradients = property.id.starts_with("gradients.");
+      ++(is_of_gradients ? no_gradients_ : not_offered_)[unsupported];
     }
     if (result == kernel_.results.end()) {
       missing_ += unsupported.empty() ? 1 : 0;
@@ -145,6 +146,7 @@ class RungEvidence {
   RungReport report_;
   std::set<std::string> breaking_;  // properties
   std::map<std::string, int64_t> unsupported_, not_offered_;
+  std::map<std::string, int64_t> no_gradients_;  // likewise, of claims about them: there are many
   std::string undecided_;
   int64_t passed_ = 0, missing_ = 0;
   int64_t claims_ = 0;  // that the contract allows

@@ -67,11 +67,11 @@ std::string Overview(const RunReport& report) {
       text += fmt::format("- {}: skipped: {}\n", NameOf(kernel), MarkdownText(kernel.skipped));
       continue;
     }
-    text += fmt::format("- {}{}: **{}**, {} {}, contract {}; holds {}; {} cases, {} findings\n",
-                        NameOf(kernel), kernel.optional ? " (optional)" : "",
-                        Text(MarkOfExit(ExitCodeOf(kernel))), MarkdownText(kernel.identity.name),
-                        MarkdownText(kernel.identity.version), MarkdownText(kernel.contract.name),
-                        HeldText(LadderOf(kernel)), CasesRun(kernel), kernel.findings.size());
+    text += fmt::format("- {}{}: **{}**, {} {}, contract {}; holds {}; {} cases, {}\n",
+                        NameOf(kernel), kernel.optional ? " (optional)" : "", Text(MarkOf(kernel)),
+                        MarkdownText(kernel.identity.name), MarkdownText(kernel.identity.version),
+                        MarkdownText(ContractNameOf(kernel)), HeldText(LadderOf(kernel)),
+                        CasesRun(kernel), FindingsCount(kernel));
     text += Notes(kernel);
   }
   return text;
@@ -190,7 +190,7 @@ std::string MarkdownBlock(std::string_view text) {
 std::string MarkdownReport(const RunReport& report) {
   const RunInfo& info = report.info;
   const int status = ExitCode(report);
-  std::string text = fmt::format("## attest: {}\n\n", Text(MarkOfExit(status)));
+  std::string text = fmt::format("## attest: {}\n\n", Text(MarkOf(report)));
   text += fmt::format("Exit status {}; plan {}, seed {}", status, info.plan, info.seed);
   if (const std::string part = PartText(info); !part.empty()) text += ", " + part;
   text += fmt::format("; attest {}\n\n", Version());

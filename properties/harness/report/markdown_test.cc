@@ -50,6 +50,8 @@ TEST(MarkdownReport, AFailureThatIsWaivedIsShownAsSuch) {
   const std::string text = MarkdownReport(ReportOf({kernel}));
   EXPECT_THAT(text,
               AllOf(HasSubstr("WAIVED"), HasSubstr("Waived: known"), Not(HasSubstr("FAIL |"))));
+  EXPECT_THAT(text, testing::StartsWith("## attest: \xe2\x89\x88 WAIVED\n"));
+  EXPECT_THAT(text, AllOf(HasSubstr("0 findings, 1 waived"), Not(HasSubstr("PASS"))));
 }
 
 TEST(MarkdownReport, APictureOfAModelKeepsEachCharacterInItsPlace) {

@@ -208,8 +208,8 @@ TEST(Terminal, EachKernelIsHeadedByItsLadderAndErrors) {
   KernelReport kernel = KernelWith("k", {ResultWithNumbers()});
   kernel.identity.version = "1\n2";
   const std::string text = TerminalReport(ReportOf({kernel}));
-  EXPECT_THAT(text,
-              testing::StartsWith("k: k 1 2, contract \n  ladder: holds no rung; only 1 of "));
+  EXPECT_THAT(text, testing::StartsWith(
+                        "k: k 1 2, contract of its own\n  ladder: holds no rung; only 1 of "));
   EXPECT_THAT(text, HasSubstr("  errors: at most 0.31 of the bound, 0.6 of the probable one, rms "
                               "0.2; 1.4 times those of plain arithmetic of the same precision\n"));
   EXPECT_THAT(text, HasSubstr("bits in 12 cases, statistics in 3; of 100 rows 3 uninformative"));

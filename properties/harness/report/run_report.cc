@@ -45,6 +45,15 @@ std::string PartText(const RunInfo& info) {
   return fmt::format("shard {}/{}", info.shard_index, info.shard_count);
 }
 
+std::string ContractNameOf(const KernelReport& kernel) {
+  return kernel.contract.name.empty() ? "of its own" : kernel.contract.name;
+}
+
+int64_t CountWaived(const KernelReport& kernel) {
+  return std::ranges::count_if(
+      kernel.findings, [](const ReportedFinding& reported) { return !reported.waived.empty(); });
+}
+
 int64_t CasesRun(const KernelReport& kernel) {
   int64_t sum = 0;
   for (const PropertyResult& result : kernel.results) sum += result.cases_run();

@@ -78,6 +78,9 @@ struct RunReport {
 
 // Cases that ran and said something, over all properties.
 int64_t CasesRun(const KernelReport& kernel);
+// "attest-1"; "of its own" where it has no name.
+std::string ContractNameOf(const KernelReport& kernel);
+int64_t CountWaived(const KernelReport& kernel);  // of its findings
 
 // nullptr where the property was not run.
 const PropertyResult* ResultOf(const KernelReport& kernel, const std::string& property);

@@ -26,7 +26,7 @@ std::string PerSecond(const KernelReport& kernel) {
 std::string Heading(const KernelReport& kernel) {
   const std::string what = kernel.skipped.empty()
                                ? fmt::format("{} {}, contract {}", kernel.identity.name,
-                                             kernel.identity.version, kernel.contract.name)
+                                             kernel.identity.version, ContractNameOf(kernel))
                                : "skipped: " + kernel.skipped;
   return fmt::format("{}{}: {}", kernel.kernel,
                      kernel.optional ? " (optional: does not decide the exit code)" : "", what);
@@ -149,13 +149,21 @@ std::string IdleWaivers(const KernelReport& kernel) {
   return text;
 }
 
+// Whether a signal has ended the run: then properties say how far they came.
+bool IsInterrupted(const RunReport& report) {
+  return std::ranges::any_of(report.kernels, [](const KernelReport& kernel) {
+    return std::ranges::any_of(kernel.results, [](const PropertyResult& result) {
+      return result.reason.find("interrupted") != std::string::npos;
+    });
+  });
+}
+
 std::string Closing(const RunReport& report) {
   int64_t cases = 0;
   int64_t findings = 0, on_optional = 0, all_waived = 0;
   for (const KernelReport& kernel : report.kernels) {
     cases += CasesRun(kernel);
-    const auto waived = std::ranges::count_if(
-        kernel.findings, [](const ReportedFinding& f) { return !f.waived.empty(); });
+    const int64_t waived = CountWaived(kernel);
     all_waived += waived;
     (kernel.optional ? on_optional : findings) += std::ssize(kernel.findings) - waived;
   }
@@ -164,6 +172,7 @@ std::string Closing(const RunReport& report) {
     text += fmt::format(" (and {} on optional kernels, which do not decide)", on_optional);
   }
   if (all_waived > 0) text += fmt::format(", {} waived", all_waived);
+  if (IsInterrupted(report)) text += "; interrupted before its end";
   text += fmt::format("; plan {}, seed {}", report.info.plan, report.info.seed);
   if (const std::string part = PartText(report.info); !part.empty()) text += ", " + part;
   return text + "\n";

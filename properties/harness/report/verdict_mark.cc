@@ -1,5 +1,8 @@
 #include "properties/harness/report/verdict_mark.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "properties/harness/report/result_text.h"
@@ -13,6 +16,11 @@ constexpr std::string_view kTick = "\xe2\x9c\x93", kCross = "\xe2\x9c\x97", kDas
 // `word` is what reports write for it.
 Mark Waivable(VerdictKind kind, bool is_waived, std::string_view word) {
   return is_waived ? Mark{kAbout, word, "doubt"} : MarkOf(kind);
+}
+
+Mark MarkOfExit(int exit_code, bool has_waived) {
+  if (exit_code == 0) return Waivable(VerdictKind::kPass, has_waived, "WAIVED");
+  return MarkOf(exit_code == 1 ? VerdictKind::kFail : VerdictKind::kInconclusive);
 }
 
 }  // namespace
@@ -56,9 +64,20 @@ Mark MarkOf(RungState state) {
   return {"?", "?", "open"};
 }
 
-Mark MarkOfExit(int exit_code) {
-  if (exit_code == 0) return MarkOf(VerdictKind::kPass);
-  return MarkOf(exit_code == 1 ? VerdictKind::kFail : VerdictKind::kInconclusive);
+Mark MarkOf(const KernelReport& kernel) {
+  return MarkOfExit(ExitCodeOf(kernel), CountWaived(kernel) > 0);
+}
+
+Mark MarkOf(const RunReport& report) {
+  const auto has_waived = [](const KernelReport& kernel) { return CountWaived(kernel) > 0; };
+  return MarkOfExit(ExitCode(report), std::ranges::any_of(report.kernels, has_waived));
+}
+
+std::string FindingsCount(const KernelReport& kernel) {
+  const int64_t waived = CountWaived(kernel);
+  std::string text = fmt::format("{} findings", std::ssize(kernel.findings) - waived);
+  if (waived > 0) text += fmt::format(", {} waived", waived);
+  return text;
 }
 
 std::string Text(const Mark& mark) {

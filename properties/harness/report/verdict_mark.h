@@ -22,8 +22,11 @@ Mark MarkOf(VerdictKind kind);
 Mark MarkOf(const PropertyResult& result);
 Mark MarkOf(const ReportedFinding& reported);
 Mark MarkOf(RungState state);
-// Of the whole run, by its exit code.
-Mark MarkOfExit(int exit_code);
+// Of a kernel, or of the whole run: by the exit code, and WAIVED where it passes but for findings that do not count.
+Mark MarkOf(const KernelReport& kernel);
+Mark MarkOf(const RunReport& report);
+// "3 findings", "0 findings, 3 waived"
+std::string FindingsCount(const KernelReport& kernel);
 
 // "✓ PASS"
 std::string Text(const Mark& mark);

@@ -20,6 +20,7 @@ constexpr CauseClass kCauseClasses[] = {
     {"lengths-mistaken",
      "query lengths are taken for key lengths, or the reverse, or another sequence's length for "
      "its own"},
+    {"causal-by-tile", "causality stops at the ends of tiles of keys"},
     {"triangle-repeated", "the triangle of the diagonal tile is laid over every tile of keys"},
     {kStridesMisread, "a tensor that does not lie contiguous is misread or miswritten"},
     {kStorageMisread, "keys in a past, in pages, in a ring or packed are misread"},

@@ -29,6 +29,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // Rows on which a hypothesis that fits the witness is tried further, of each kind: the most, and in
 // long cases at least.
 constexpr int64_t kRowsTried = 16, kRowsTriedAtLeast = 2;
+// Wrong rows that no rule gives by chance, be their errors as small as roundings.
+constexpr size_t kRowsOfARule = 6;
 // Rows that wider arithmetic is tried on.
 constexpr int64_t kRowsWidened = 64;
 // Hypotheses that nothing tells apart are named together, up to so many.
@@ -116,6 +118,13 @@ class Causes {
   void Add(const std::vector<Explanation>& causes) {
     for (const Explanation& cause : causes) Add(cause);
   }
+  std::string first_class() const { return empty() ? "" : found_.front().cause_class; }
+  // Puts the cause, which may be among them, before all others.
+  void Lead(const Explanation& cause) {
+    std::erase_if(found_,
+                  [&](const OtherCause& one) { return one.cause_class == cause.cause_class; });
+    if (!cause.phrase.empty()) found_.insert(found_.begin(), {cause.cause_class, cause.phrase});
+  }
   Explanation Take(const std::string& reach) {
     if (found_.empty()) return {};
     for (OtherCause& one : found_) one.phrase += reach.empty() ? "" : "; " + reach;
@@ -150,6 +159,10 @@ class Explainer {
     ChooseRows();
     value_range_ = RangeOf(m_.inputs.v);
     AreScoresAloneWrong() ? OfScores() : OfTheRow();
+    if (!IsOfRoundings(causes_.first_class()) && ErrorsAreOfRoundings()) {
+      if (const Explanation numerics = ByNumerics(); !numerics.phrase.empty())
+        causes_.Lead(numerics);
+    }
     return causes_.Take(survey_.reach);
   }
 
@@ -202,6 +215,40 @@ class Explainer {
       if (fit.score.unexplained > 0) continue;
       causes_.Add({std::string(fit.hypothesis->cause_class), "as if " + fit.hypothesis->phrase});
     }
+  }
+
+  // Whether the class says itself what is rounded or computed coarsely.
+  static bool IsOfRoundings(std::string_view cause_class) {
+    constexpr std::string_view kOfRoundings[] = {"numerics",    "scale",           "input-rounded",
+                                                 "lse-rounded", "output-rounding", "keys-centred",
+                                                 "nan-lost"};
+    return std::ranges::find(kOfRoundings, cause_class) != std::end(kOfRoundings);
+  }
+
+  // Whether all errors are as small as those of the arithmetic that kernels of the type may well have, and in few rows:
+  // nearly any rule has some row of so small an effect, and which one is chance.
+  bool ErrorsAreOfRoundings() const {
+    const DType dtype = m_.problem.dtype;
+    const FormatTraits traits = TraitsOf(dtype);
+    const double of_size = dtype == DType::kF64 ? 0x1p-20 : dtype == DType::kF32 ? 0x1p-9 : 0x1p-5;
+    constexpr double kLostAddends = 16;  // where what is below the least normal number is lost
+    const auto are_small = [&](const Row& row) {
+      return std::ranges::all_of(kOutputs, [&](const Output& output) {
+        const Array& observed = m_.outcome.*output.observed;
+        const Array& due = m_.reference.*output.expected;
+        for (int64_t lane = 0; !observed.empty() && lane < observed.shape[3]; ++lane) {
+          const auto at = static_cast<size_t>(lane);
+          double size = 1;
+          if (output.name == "out")
+            size = std::max(value_range_, kLostAddends * traits.min_normal / of_size);
+          if (output.name == "lse") size = std::max(1.0, std::abs(At(due, row, at)));
+          const double error = std::abs(At(observed, row, at) - At(due, row, at));
+          if (error > of_size * size) return false;
+        }
+        return true;
+      });
+    };
+    return survey_.wrong.size() < kRowsOfARule && std::ranges::all_of(survey_.wrong, are_small);
   }
 
   // Whether the best rule gives every row that it was tried on.
@@ -331,23 +378,31 @@ class Explainer {
     const RowNumbers& truth = m_.bound.WorstOf(row);
     const double more_keys = static_cast<double>(rule.terms.size()) /
                              static_cast<double>(std::max<size_t>(1, CountTerms(row)));
-    // Empty rows have no bound to compare with.
-    const auto far = [&](double bound) {
-      return bound > 0 ? kOtherOrder * (1 + more_keys) * bound : kInf;
+    // Empty rows have no bound to compare with; rows whose own values are 0, or all of one key, have next to none.
+    const auto far = [&](double bound, double size) {
+      return bound > 0 ? kOtherOrder * (1 + more_keys) * std::max(bound, Roundoff() * size) : kInf;
     };
     if (!m_.outcome.lse.empty() && rule.lse_part != LsePart::kFree) {
       const double error = std::abs(plain.lse() - At(m_.outcome.lse, row, 0));
       const double size = std::max(1.0, std::abs(plain.lse()));
-      if (error > std::min(0.1 * size, size * far(truth.lse))) return true;
+      if (error > std::min(0.1 * size, size * far(truth.lse, 1))) return true;
     }
     const double stretch = std::max(1.0, plain.stretch());
     for (size_t d = 0; d < truth.out.size(); ++d) {
       spent_ += static_cast<int64_t>(rule.terms.size());
       const double error =
           std::abs(plain.Out(static_cast<int64_t>(d)) - At(m_.outcome.out, row, d));
-      if (error > stretch * std::min(0.1 * value_range_, far(truth.out[d]))) return true;
+      if (error > stretch * std::min(0.1 * value_range_, far(truth.out[d], value_range_)))
+        return true;
     }
     return false;
+  }
+
+  // The largest of the call's arithmetic.
+  double Roundoff() const {
+    const DType dtype = m_.problem.dtype;
+    return std::max(TraitsOf(dtype).unit_roundoff,
+                    AccumulationRoundoff(m_.contract.NumericsOf(dtype)));
   }
 
   // Of the truth.
@@ -400,6 +455,11 @@ class Explainer {
       const bool is_first = named.empty();
       if (!named.insert(EssenceOf(fit.hypothesis->phrase)).second) continue;
       found.phrase += (is_first ? "as if " : ", or ") + fit.hypothesis->phrase;
+    }
+    const Score& score = fitting.front().score;
+    if (score.contradicted > 0) {
+      found.phrase += fmt::format(", but by that {} right row{} would be wrong", score.contradicted,
+                                  score.contradicted == 1 ? "" : "s");
     }
     return found;
   }

@@ -132,6 +132,25 @@ std::vector<FaultyKernel> VisibilityFaults() {
            return j % 4 > (row.query + before.DiagonalOffset(row.batch)) % 4;
          })(p);
        })},
+      // The tile of 4 keys that holds the last one to be seen is seen as a whole.
+      {"causal-by-tile", Causal, Solves([](Problem& p) {
+         const Problem before = p;
+         p.causal = false;
+         Hiding([&](const Row& row, int64_t j) {
+           const int64_t place = row.query + before.DiagonalOffset(row.batch);
+           return place < 0 || j / 4 > place / 4;
+         })(p);
+       })},
+      // Tiles of 4 keys before the last that any of four queries sees are not masked.
+      {"causal-by-tile", Causal, Solves([](Problem& p) {
+         const Problem before = p;
+         p.causal = false;
+         Hiding([&](const Row& row, int64_t j) {
+           const int64_t offset = before.DiagonalOffset(row.batch);
+           const int64_t last = std::min<int64_t>(row.query / 4 * 4 + 3, p.q_len - 1) + offset;
+           return j > row.query + offset && (last < 0 || j >= last / 4 * 4);
+         })(p);
+       })},
       // Tiles of 4 whose last key the last query of the row's own tile does not see.
       {"last-tile-dropped", Causal, Solves([](Problem& p) {
          Hiding([&](const Row& row, int64_t j) {
@@ -220,6 +239,33 @@ std::vector<FaultyKernel> SourceFaults() {
          for (size_t n = 4; n < outcome.out.values.size(); n += 5) outcome.out.values[n] = 0;
        })},
   };
+}
+
+// Where the values that are due are zeros their bound is next to nothing, and no measure for those of another head.
+TEST(ExplainTest, AWrongHeadIsNamedWhereZerosAreDue) {
+  Problem p = OpenProblem();
+  Inputs inputs = InputsOf(p);
+  for (int64_t b = 0; b < p.batch; ++b)
+    for (int64_t j = 0; j < p.kv_len; ++j)
+      for (int64_t d = 0; d < p.value_dim; ++d) {
+        inputs.v.At(b, 0, j, d) = 0;
+        inputs.v.At(b, 1, j, d) = 1;
+      }
+  // Head h reads kv head h mod 2, and not h / 2.
+  Inputs read = inputs;
+  Problem with_copies = p;
+  with_copies.kv_heads = p.q_heads;
+  for (Array* array : {&read.k, &read.v}) {
+    const Array shared = *array;
+    *array = Array({p.batch, p.q_heads, p.kv_len, shared.shape[3]});
+    for (int64_t b = 0; b < p.batch; ++b)
+      for (int64_t h = 0; h < p.q_heads; ++h)
+        for (int64_t j = 0; j < p.kv_len; ++j)
+          for (int64_t d = 0; d < shared.shape[3]; ++d)
+            array->At(b, h, j, d) = shared.At(b, h % 2, j, d);
+  }
+  const Outcome outcome = RoundedOutcome(with_copies, read);
+  EXPECT_EQ(Shown(p, inputs, outcome).Explain().cause_class, "kv-head-mapping");
 }
 
 // Takes the mean of all positions off each, lane by lane.

@@ -88,7 +88,11 @@ std::string DescribeReach(const Survey& survey) {
   if (survey.right.empty()) return survey.wrong.size() == 1 ? "" : "in every row";
   const Region place = Smallest(survey, survey.region, PlacesOf(survey.wrong.front()));
   const size_t right = CountRight(survey, place);
-  if (right == 0) return "in every row " + place.phrase;
+  // "in query row 0" is of all heads and items.
+  if (right == 0) {
+    return (place.phrase.starts_with("in query row") ? "in every head " : "in every row ") +
+           place.phrase;
+  }
   const std::string count =
       fmt::format("in {} of {} rows", survey.wrong.size(), survey.wrong.size() + right);
   return place.phrase.empty() ? count : count + " " + place.phrase;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "properties/harness/judge/compare.h"
+#include "properties/harness/judge/explain/numerics_search.h"
 
 namespace attest {
 namespace {
@@ -28,9 +29,9 @@ class Symptoms {
 
   std::vector<Explanation> Strong(CausesWanted wanted) const {
     std::vector<Explanation> found;
-    for (const auto look :
-         {&Symptoms::HiddenTile, &Symptoms::ZeroOverZero, &Symptoms::StartingMaximum,
-          &Symptoms::HiddenMaximum, &Symptoms::SharedMaximum, &Symptoms::Leak}) {
+    for (const auto look : {&Symptoms::HiddenTile, &Symptoms::ZeroOverZero,
+                            &Symptoms::StartingMaximum, &Symptoms::HiddenMaximum,
+                            &Symptoms::SharedMaximum, &Symptoms::Leak, &Symptoms::Flushed}) {
       Explanation one = (this->*look)();
       if (!one.phrase.empty()) found.push_back(std::move(one));
       if (!found.empty() && wanted == CausesWanted::kBest) break;
@@ -84,6 +85,13 @@ class Symptoms {
   bool HasLostLse(const Row& row) const {
     const Array& lse = scene_.outcome().lse;
     return !lse.empty() && !std::isfinite(lse.At(row.batch, row.head, row.query, 0));
+  }
+
+  bool LseHolds(const Row& row) const {
+    const Array& lse = scene_.outcome().lse;
+    const auto at = [&](const Array& of) { return of.At(row.batch, row.head, row.query, 0); };
+    return lse.empty() ||
+           WithinBound(at(lse), at(scene_.reference().lse), scene_.bound().WorstOf(row).lse);
   }
 
   // Out may be zero anyway, and the lse alone tell.
@@ -236,6 +244,25 @@ class Symptoms {
             "the maximum was taken over hidden keys too, beside whose scores the visible vanish"};
   }
 
+  // Zero where no more was due than a few of the least normal numbers, and right elsewhere.
+  Explanation Flushed() const {
+    constexpr double kFew = 16;
+    const DType dtype = p_.dtype;
+    if (scene_.context().contract.NumericsOf(dtype).flush_to_zero) return {};
+    const double few = kFew * TraitsOf(dtype).min_normal;
+    const auto is_flushed = [&](const Row& row) {
+      for (int64_t d = 0; d < p_.value_dim; ++d) {
+        if (!LaneIsWrong(row, d)) continue;
+        const double due = scene_.reference().out.At(row.batch, row.head, row.query, d);
+        if (OutAt(row, d) != 0 || !(std::abs(due) < few)) return false;
+      }
+      return LseHolds(row);
+    };
+    if (output_ != "out" || !std::ranges::all_of(survey_.wrong, is_flushed)) return {};
+    return {std::string(kNumerics),
+            CoveringPhrase(fmt::format("{{\"{}\": {{\"flush_to_zero\": true}}}}", Name(dtype)))};
+  }
+
   // The largest score of the rows that share a tile of queries with this one.
   double TileMaximum(const Row& row, int64_t tile) const {
     double largest = -kInf;
@@ -348,20 +375,42 @@ class Symptoms {
                         scene_.bound().WorstOf(row).out[static_cast<size_t>(lane)]);
   }
 
+  // Whether the lane would be wrong, too, if what is wrong with `other` were wrong with the row: not where its bound holds
+  // as large an error, nor where all keys have one value, which any weights give.
+  bool LaneTells(const Row& row, int64_t lane, int64_t other) const {
+    const Array& due = scene_.reference().out;
+    const auto due_at = [&](int64_t d) { return due.At(row.batch, row.head, row.query, d); };
+    const double bound = scene_.bound().WorstOf(row).out[static_cast<size_t>(lane)];
+    if (!(bound < std::abs(OutAt(row, other) - due_at(other)))) return false;
+    const Array& v = scene_.inputs().v;
+    const int64_t kv_head = row.head / p_.heads_per_kv_head();
+    for (int64_t j = 1; j < p_.kv_len; ++j) {
+      if (!SameBits(v.At(row.batch, kv_head, j, lane), v.At(row.batch, kv_head, 0, lane)))
+        return true;
+    }
+    return false;
+  }
+
   // The same last lanes in every wrong row, past a multiple of some tile.
   Explanation LaneTail() const {
     if (survey_.wrong.size() < 2) return {};
     int64_t first = p_.value_dim;
     while (first > 0 && LaneIsWrong(witness_, first - 1)) --first;
     if (first == 0 || first == p_.value_dim) return {};
+    bool tells = false;
     for (const Row& row : survey_.wrong) {
       if (IsEmptyRow(p_, row)) return {};
       for (int64_t d = 0; d < p_.value_dim; ++d) {
         if (LaneIsWrong(row, d) != (d >= first)) return {};
+        tells = tells || (d < first && LaneTells(row, d, first));
       }
     }
-    return {"value-dim-tail", fmt::format("only lanes {}-{} of value_dim {} are wrong", first,
-                                          p_.value_dim - 1, p_.value_dim)};
+    if (!tells) return {};
+    const int64_t last = p_.value_dim - 1;
+    const std::string lanes =
+        first == last ? fmt::format("lane {}", last) : fmt::format("lanes {}-{}", first, last);
+    return {"value-dim-tail", fmt::format("of value_dim {} only {} {} wrong", p_.value_dim, lanes,
+                                          first == last ? "is" : "are")};
   }
 
   const Scene& scene_;

@@ -56,6 +56,33 @@ TEST(SymptomsTest, WiderNumericsAreNamedAndCover) {
   ForEachRow(p, [&](const Row& row) { EXPECT_TRUE(RowHolds(m, row, bound)); });
 }
 
+TEST(SymptomsTest, ZerosAmongNextToNothingAreFlushed) {
+  Problem p = OpenProblem();
+  p.dtype = DType::kBF16;
+  p.want_lse = false;
+  Inputs inputs = InputsOf(p);
+  for (double& x : inputs.q.values) x = 0;
+  for (double& x : inputs.v.values) x = RoundTo(p.dtype, 0x1p-128 * x);
+  const Outcome right = RoundedOutcome(p, inputs);
+  Outcome flushed = right;
+  for (double& x : flushed.out.values) x = 0;
+  const Explanation found = Shown(p, inputs, flushed).Explain();
+  EXPECT_EQ(found.cause_class, "numerics");
+  EXPECT_THAT(found.phrase, HasSubstr(R"({"bf16": {"flush_to_zero": true}})"));
+}
+
+// Any weights give a lane its value where all keys have one: that it is right says nothing of the others.
+TEST(SymptomsTest, ALaneOfOneValueMakesNoTailOfTheOthers) {
+  Problem p = OpenProblem();
+  p.want_lse = false;
+  p.value_dim = 2;
+  Inputs inputs = InputsOf(p);
+  for (size_t n = 0; n < inputs.v.values.size(); n += 2) inputs.v.values[n] = 1;
+  Outcome outcome = RoundedOutcome(p, inputs);
+  for (size_t n = 1; n < outcome.out.values.size(); n += 2) outcome.out.values[n] += 0.25;
+  EXPECT_NE(Shown(p, inputs, outcome).Explain().cause_class, "value-dim-tail");
+}
+
 // The sums of f16 would forgive each of these, but none is how f16 errs: heads that are right beside
 // heads that are not, results that are all too large, an error in one row alone.
 TEST(SymptomsTest, WiderNumericsAreNotNamedForWhatIsNoRounding) {

@@ -375,6 +375,40 @@ void AddDiagonalTiles(const Problem& p, HypothesisBank& bank) {
   }
 }
 
+// Causality that stops at the ends of tiles: of that of each row, or of those that lie before the last one of a block of
+// queries, which alone is masked.
+void AddCausalTiles(const Problem& p, HypothesisBank& bank) {
+  if (!p.causal || p.window.active()) return;
+  const auto floor_to = [](int64_t place, int64_t tile) {
+    return place - (place % tile + tile) % tile;
+  };
+  // `end` says from the place of the row, and of the block's last query, how far the row sees.
+  const auto add = [&](std::string phrase, int64_t block, auto end) {
+    bank.AddCase("causal-by-tile", std::move(phrase),
+                 [block, end](const Scene& s, const Row& row, RowCase& c) {
+                   const Problem& all = s.problem();
+                   const int64_t offset = all.DiagonalOffset(row.batch);
+                   const int64_t last = std::min((row.query / block + 1) * block, all.q_len) - 1;
+                   c.problem.diagonal_offset = {end(row.query + offset, last + offset)};
+                 });
+  };
+  for (int64_t tile = 2; tile <= 128 && tile < 2 * p.kv_len; tile *= 2) {
+    add(fmt::format("a row saw the whole of a tile of keys of which it may see some{}a tile of {}",
+                    kSuchAs, tile),
+        1, [=](int64_t place, int64_t) { return floor_to(place, tile) + tile - 1; });
+  }
+  for (int64_t block = 2; block <= 128 && block < 2 * p.q_len; block *= 2) {
+    for (int64_t tile = 2; tile <= 128 && tile < p.kv_len; tile *= 2) {
+      add(fmt::format(
+              "causality hid keys in the last tile of a block of queries alone{}blocks of {} "
+              "and tiles of {}",
+              kSuchAs, block, tile),
+          block,
+          [=](int64_t place, int64_t last) { return std::max(place, floor_to(last, tile) - 1); });
+    }
+  }
+}
+
 // Lengths of another item, off by one, or rounded up, so that padding is attended with the data that lie there.
 void AddLengths(const Problem& p, HypothesisBank& bank) {
   if (p.query_lengths) {
@@ -461,6 +495,7 @@ void AddVisibilityFaults(HypothesisBank& bank) {
   AddTransposed(p, bank);
   AddLengths(p, bank);
   AddTriangles(p, bank);
+  AddCausalTiles(p, bank);
   AddDiagonalTiles(p, bank);
   AddHiddenBeforeSoftcap(p, bank);
 }
