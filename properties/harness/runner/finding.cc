@@ -295,7 +295,7 @@ bool FailsAmongNormalNumbers(const std::string& phrase, Case c, const Contract& 
 }
 
 // Arithmetic that covers the smallest case and not the case as it was met is no cause: who declared it would declare a
-// fault away.
+// fault away. In 16 bits sums overflow, too, which no declaration covers: there it is a lead.
 void DoubtNumerics(const Property& property, const Failure& met, const Contract& contract,
                    KernelSession& session, Finding& finding) {
   Verdict& verdict = finding.verdict;
@@ -306,6 +306,13 @@ void DoubtNumerics(const Property& property, const Failure& met, const Contract&
     return;
   }
   if (!phrase.empty()) return Blame(kNumerics, std::move(phrase), finding);
+  const DType dtype = finding.smallest.problem.dtype;
+  if (dtype == DType::kF16 || dtype == DType::kBF16) {
+    return Blame(kNumerics,
+                 "perhaps arithmetic coarser than is declared, but none that could be declared "
+                 "covers both this case and the case as it was met",
+                 finding);
+  }
   // Rules that give so small an error, too, do so by chance.
   ForgetCause(finding);
 }

@@ -204,8 +204,9 @@ bool KernelSession::Impl::Settle(const PlacedCall& placed, const CallReply& repl
   return false;
 }
 
-// Has the placed calls, the jobs' first, run in one round trip. Returns how many are settled: all, or those up to
-// and including the first that the worker did not survive.
+// Has the placed calls, the jobs' first, run in one round trip. Returns how many are settled: all, those up to and
+// including the first that the worker did not survive, or none of several where it computed all and was not heard of
+// again: which of them took its voice is not known.
 size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::span<Job> jobs) {
   const int64_t id = next_id++;
   ++stats.round_trips;
@@ -219,6 +220,10 @@ size_t KernelSession::Impl::RunPlaced(std::span<const PlacedCall> placed, std::s
     const milliseconds limit = deadlines.ForCall();
     const auto received = Receive(&line, limit);
     if (received != WorkerProcess::Received::kLine) {
+      if (arena->note().computed >= placed.size() && placed.size() > 1) {
+        worker.reset();
+        return 0;
+      }
       const auto computed = std::min(size_t{arena->note().computed}, placed.size() - 1);
       for (; i < computed; ++i)
         if (!Settle(placed[i], CallReply{}, &outputs, &jobs[i])) return i + 1;
@@ -293,9 +298,17 @@ size_t KernelSession::Impl::RunBatch(std::span<Job> jobs) {
     jobs[0].result = Faulty(std::move(*late));
     return 1;
   }
-  const std::vector<PlacedCall> placed = Place(jobs);
+  std::vector<PlacedCall> placed = Place(jobs);
   jobs = jobs.first(placed.size());
-  const size_t done = RunInTurn(placed, jobs, identity.notes_digests ? placed.size() : 1);
+  size_t done = RunInTurn(placed, jobs, identity.notes_digests ? placed.size() : 1);
+  if (done == 0) {
+    if (const auto error = MakeReady()) {
+      jobs[0].result = Faulty(ProtocolFault(*error));
+      return 1;
+    }
+    placed = Place(jobs);
+    done = RunInTurn(placed, jobs.first(placed.size()), 1);
+  }
   if (std::ranges::any_of(jobs.first(done), &Job::is_spoiled)) return RunApart(jobs, done);
   if (!worker) return done;
   settled_outputs.Keep(*arena, placed);

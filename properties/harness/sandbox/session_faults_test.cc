@@ -375,6 +375,14 @@ TEST(SessionFaults, ClosingEveryDescriptorIsAFaultAndNoMore) {
   }
 }
 
+// Later calls of the request are computed, and none is heard of.
+TEST(SessionFaults, ClosingTheControlSocketIsTheFaultOfTheCallThatDoesIt) {
+  const auto session = OpenHostile("close-control?every=3");
+  const std::vector<Call> calls(5, SmallCall());
+  const auto results = session->Run(calls);
+  for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(results[i].fault.has_value(), i == 2) << i;
+}
+
 TEST(SessionFaults, AForkThatReturnsDoesNotSpeak) {
   const auto session = OpenHostile("fork-and-return");
   const std::vector<Call> calls(3, SmallCall());

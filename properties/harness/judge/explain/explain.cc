@@ -33,6 +33,8 @@ constexpr int64_t kRowsTried = 16, kRowsTriedAtLeast = 2;
 constexpr size_t kRowsOfARule = 6;
 // Rows that wider arithmetic is tried on.
 constexpr int64_t kRowsWidened = 64;
+// Wrong rows that a rule must give for each right row that it would have wrong.
+constexpr size_t kRowsForOneAgainst = 4;
 // Hypotheses that nothing tells apart are named together, up to so many.
 constexpr size_t kNamedTogether = 3;
 
@@ -323,9 +325,10 @@ class Explainer {
     return !HasPlainSoftmax(m_.problem) && rule.terms.empty() && !true_rule_.terms.empty();
   }
 
-  // The truth explains no wrong row and contradicts no right one.
+  // The truth explains no wrong row and contradicts no right one. A right row that a rule would have wrong speaks louder
+  // against it than a wrong row that it gives speaks for it: in few rows many rules do.
   bool IsBetterThanTruth(const Score& score) const {
-    return some_wrong_.size() - score.unexplained >= score.contradicted;
+    return some_wrong_.size() - score.unexplained >= kRowsForOneAgainst * score.contradicted;
   }
 
   bool FitsWitness(const RowRule& rule) {

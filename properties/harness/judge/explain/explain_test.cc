@@ -151,6 +151,8 @@ std::vector<FaultyKernel> VisibilityFaults() {
            return j > row.query + offset && (last < 0 || j >= last / 4 * 4);
          })(p);
        })},
+      {"lengths-mistaken", Open,
+       Solves(Hiding([](const Row&, int64_t j) { return j >= OpenProblem().q_len; }))},
       // Tiles of 4 whose last key the last query of the row's own tile does not see.
       {"last-tile-dropped", Causal, Solves([](Problem& p) {
          Hiding([&](const Row& row, int64_t j) {

@@ -84,6 +84,19 @@ void AddDropped(const Problem& p, HypothesisBank& bank) {
         "bias-as-mask", "the additive mask hid keys and added nothing",
         [](const Scene&, const Row&, RowCase& c) { std::fill(c.bias.begin(), c.bias.end(), 0.0); });
   }
+  if (p.q_len < 2) return;
+  if (p.mask) {
+    bank.AddCase("mask-ignored", "the mask were applied to query 0 alone",
+                 [](const Scene&, const Row& row, RowCase& c) {
+                   if (row.query > 0) c.problem.mask.reset();
+                 });
+  }
+  if (p.bias) {
+    bank.AddCase("bias-ignored", "the additive mask were applied to query 0 alone",
+                 [](const Scene&, const Row& row, RowCase& c) {
+                   if (row.query > 0) c.problem.bias.reset();
+                 });
+  }
 }
 
 // The planes, lengths and offsets of the first batch item, head or query for all.
@@ -409,6 +422,15 @@ void AddCausalTiles(const Problem& p, HypothesisBank& bank) {
   }
 }
 
+// The number of queries taken for that of keys.
+void AddKeysOfQueries(const Problem& p, HypothesisBank& bank) {
+  if (p.q_len >= p.kv_len || p.q_len == 0) return;
+  bank.AddRule("lengths-mistaken", "keys at or beyond q_len were left out",
+               [queries = p.q_len](RowRule& rule) {
+                 std::erase_if(rule.terms, [&](const Term& term) { return term.key >= queries; });
+               });
+}
+
 // Lengths of another item, off by one, or rounded up, so that padding is attended with the data that lie there.
 void AddLengths(const Problem& p, HypothesisBank& bank) {
   if (p.query_lengths) {
@@ -494,6 +516,7 @@ void AddVisibilityFaults(HypothesisBank& bank) {
   AddHeadMajor(p, bank);
   AddTransposed(p, bank);
   AddLengths(p, bank);
+  AddKeysOfQueries(p, bank);
   AddTriangles(p, bank);
   AddCausalTiles(p, bank);
   AddDiagonalTiles(p, bank);
