@@ -62,15 +62,24 @@ std::optional<std::string> ParseOptions(std::string_view text, KernelSpec* spec)
 // A language whose kernels are functions in a file, run by a worker script.
 struct Language {
   std::string_view prefix, interpreter, variable, script;
+  std::array<std::string_view, 2> suffixes;  // of its files
 };
 constexpr std::array<Language, 2> kLanguages = {
-    {{"python:", "python3", "ATTEST_PYTHON", "attest_worker.py"},
-     {"node:", "node", "ATTEST_NODE", "attest_worker.mjs"}}};
+    {{"python:", "python3", "ATTEST_PYTHON", "attest_worker.py", {".py", ".pyw"}},
+     {"node:", "node", "ATTEST_NODE", "attest_worker.mjs", {".mjs", ".js"}}}};
 
 const Language* LanguageOf(std::string_view text) {
   for (const Language& language : kLanguages) {
     if (text.starts_with(language.prefix)) return &language;
   }
+  return nullptr;
+}
+
+// The language whose file is named without saying so.
+const Language* LanguageMeant(std::string_view head) {
+  for (const Language& language : kLanguages)
+    for (const std::string_view suffix : language.suffixes)
+      if (head.ends_with(suffix)) return &language;
   return nullptr;
 }
 
@@ -111,6 +120,8 @@ tl::expected<KernelSpec, std::string> ResolveKernel(std::string_view text) {
   const Language* language = LanguageOf(text);
   const Parts parts = Split(language == nullptr ? text : text.substr(language->prefix.size()));
   if (parts.head.empty() || parts.head.back() == '/') return refuse("no name before the options");
+  if (const Language* meant = LanguageMeant(parts.head); meant != nullptr && language == nullptr)
+    return refuse(fmt::format("no shared library: write {}{}:FUNCTION", meant->prefix, parts.head));
   KernelSpec spec;
   spec.text = text;
   if (parts.variant) {

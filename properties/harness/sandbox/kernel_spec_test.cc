@@ -83,6 +83,8 @@ TEST_F(KernelSpecTest, MalformedSpecsSayWhatIsWrong) {
   EXPECT_EQ(ErrorOf("tiled:"), "kernel 'tiled:': no variant after ':'");
   EXPECT_EQ(ErrorOf("tiled?tile"), "kernel 'tiled?tile': 'tile' is not key=value");
   EXPECT_EQ(ErrorOf("tiled?"), "kernel 'tiled?': '' is not key=value");
+  EXPECT_EQ(ErrorOf("../mine.py"),
+            "kernel '../mine.py': no shared library: write python:../mine.py:FUNCTION");
   EXPECT_EQ(ErrorOf("tiled?a=1&"), "kernel 'tiled?a=1&': '' is not key=value");
   EXPECT_EQ(ErrorOf("tiled?=1"), "kernel 'tiled?=1': '=1' is not key=value");
   EXPECT_EQ(ErrorOf("tiled?a=1&a=2"), "kernel 'tiled?a=1&a=2': option 'a' is given twice");
