@@ -244,8 +244,9 @@ class Explainer {
           if (output.name == "out")
             size = std::max(value_range_, kLostAddends * traits.min_normal / of_size);
           if (output.name == "lse") size = std::max(1.0, std::abs(At(due, row, at)));
+          if (SameBits(At(observed, row, at), At(due, row, at))) continue;
           const double error = std::abs(At(observed, row, at) - At(due, row, at));
-          if (error > of_size * size) return false;
+          if (!(error <= of_size * size)) return false;
         }
         return true;
       });
