@@ -35,6 +35,8 @@ struct Order {
   std::string_view phrase;
   std::function<Index(const Index&)> source;
   bool of_other = false;  // keys for values, values for keys
+  // It is the order of the first along this axis alone, and most of each of the others is wrong.
+  std::optional<size_t> first_along{};
 };
 
 std::vector<Order> Orders(const Shape4& s, int64_t past) {
@@ -54,6 +56,21 @@ std::vector<Order> Orders(const Shape4& s, int64_t past) {
          return Index{0, i[1], i[2], i[3]};
        }},
       {"the presents of keys and of values are swapped", [](const Index& i) { return i; }, true}};
+  const auto first_alone = [&](size_t axis, std::string_view written_over, std::string_view alone) {
+    const int64_t last = s[axis] - 1;
+    if (last < 1) return;
+    orders.push_back({written_over,
+                      [axis, last](Index i) {
+                        i[axis] = last;
+                        return i;
+                      },
+                      false, axis});
+    orders.push_back({alone, [](const Index& i) { return i; }, false, axis});
+  };
+  first_alone(1, "all kv heads are written to the place of head 0, one over the other",
+              "kv head 0 alone is written to its place");
+  first_alone(0, "all batch items are written to the place of item 0, one over the other",
+              "batch item 0 alone is written to its place");
   if (past > 0 && past < keys) {
     orders.push_back({"the new keys stand before those of the past", [=](const Index& i) {
                         return Index{i[0], i[1], (i[2] + past) % keys, i[3]};
@@ -68,11 +85,24 @@ bool HasSeveralValues(const Array& array) {
                              [&](double x) { return !SameBits(x, array.values.front()); });
 }
 
+// Whether most of each but the first along the axis is wrong.
+bool OthersAreWrong(const Copy& copy, size_t axis) {
+  std::vector<int64_t> more_wrong(static_cast<size_t>(copy.got.shape[axis]), 0);
+  for (size_t n = 0; n < copy.got.values.size(); ++n) {
+    const auto at = static_cast<size_t>(IndexAt(copy.got.shape, n)[axis]);
+    more_wrong[at] += SameBits(copy.got.values[n], copy.due.values[n]) ? -1 : 1;
+  }
+  return std::all_of(more_wrong.begin() + 1, more_wrong.end(), [](int64_t n) { return n > 0; });
+}
+
 bool Fits(const Order& order, const Copy& copy) {
   const Array& from = order.of_other ? copy.other : copy.due;
   if (from.shape != copy.got.shape) return false;
+  if (order.first_along && !OthersAreWrong(copy, *order.first_along)) return false;
   for (size_t n = 0; n < copy.got.values.size(); ++n) {
-    const Index i = order.source(IndexAt(copy.got.shape, n));
+    const Index at = IndexAt(copy.got.shape, n);
+    if (order.first_along && at[*order.first_along] > 0) continue;
+    const Index i = order.source(at);
     if (!SameBits(copy.got.values[n], from.At(i[0], i[1], i[2], i[3]))) return false;
   }
   return true;

@@ -95,6 +95,10 @@ TEST_F(PresentTest, OtherOrdersAreNamed) {
   ExpectMisplaced("new keys stand before");
   Misplace([&](int64_t b, int64_t h, int64_t j) { return inputs_.k.At(b, h, j, 0); });
   ExpectMisplaced("swapped");
+  Misplace([&](int64_t b, int64_t h, int64_t j) { return h == 0 ? v.At(b, 1, j, 0) : 0; });
+  ExpectMisplaced("all kv heads are written to the place of head 0");
+  Misplace([&](int64_t b, int64_t h, int64_t j) { return b == 0 ? v.At(b, h, j, 0) : 0; });
+  ExpectMisplaced("batch item 0 alone is written to its place");
 }
 
 }  // namespace
