@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace attest::tiled_fast {
 namespace {
@@ -15,14 +16,24 @@ TileRange Common(const TileRange& keys, const TileRange& range) {
 
 }  // namespace
 
-void BlockRows::Reset(const Block& block) {
-  block_ = block;
-  rows_.resize(static_cast<size_t>(block.rows));
+bool BlockRows::Reset(const Block& block) {
+  const Block before = std::exchange(block_, block);
+  if (block.batch != before.batch || block.first != before.first || block.rows != before.rows) {
+    SetRows();
+    return true;
+  }
+  const int64_t heads = (block.kv_head - before.kv_head) * fast_.group;
+  for (BlockRow& row : rows_) row.head += heads;
+  return false;
+}
+
+void BlockRows::SetRows() {
+  rows_.resize(static_cast<size_t>(block_.rows));
   keys_ = {fast_.call.kv_len, 0};
-  const int64_t stored = fast_.call.StoredRows(block.batch);
-  int64_t head = block.kv_head * fast_.group + block.first / stored;
-  int64_t i = block.first % stored;
-  const RowRanges ranges(fast_.call, block.batch);
+  const int64_t stored = fast_.call.StoredRows(block_.batch);
+  int64_t head = block_.kv_head * fast_.group + block_.first / stored;
+  int64_t i = block_.first % stored;
+  const RowRanges ranges(fast_.call, block_.batch);
   for (BlockRow& row : rows_) {
     row.head = head;
     row.i = i;

@@ -40,7 +40,9 @@ class BlockRows {
  public:
   explicit BlockRows(const FastCall& fast) : fast_(fast) {}
 
-  void Reset(const Block& block);
+  // Turns to another block. Returns false where its rows are those of the block before in another kv head, so
+  // that they see the same keys.
+  bool Reset(const Block& block);
 
   const Block& block() const { return block_; }
   int64_t size() const { return block_.rows; }
@@ -68,6 +70,7 @@ class BlockRows {
                   const ScoreTile& scores) const;
 
  private:
+  void SetRows();
   float Bias(const BlockRow& row, int64_t key) const;
 
   const FastCall& fast_;

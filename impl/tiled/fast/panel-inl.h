@@ -57,11 +57,11 @@ class PanelKernel final : public BlockKernel {
   float* Total() override { return total_.get(); }
 
   void Start(const Block& block) override {
-    rows_.Reset(block);
+    const bool sees_others = rows_.Reset(block);
     used_panels_ = (static_cast<size_t>(block.rows) + width_ - 1) / width_;
     for (size_t p = 0; p < used_panels_; ++p) {
       queries_.Pack(rows_, p, FirstRow(p), LastRow(p));
-      keys_[p].Set(rows_, FirstRow(p), LastRow(p));
+      if (sees_others) keys_[p].Set(rows_, FirstRow(p), LastRow(p));
     }
   }
 
@@ -182,8 +182,7 @@ class PanelKernel final : public BlockKernel {
   // What is summed goes to out straight from registers if the tile `completes` the panel's sums and its
   // rows of out allow it. Returns whether it did.
   bool RunTile(size_t p, const Tile& tile, float* part, bool is_careful, bool completes) {
-    TilePlan plan;
-    keys_[p].MakePlan(tile, plan);
+    const TilePlan& plan = keys_[p].PlanOf(tile);
     if (plan.count == 0) return false;
     if (fast_.has_masks && !rows_.SeesAny(tile, FirstRow(p), LastRow(p))) return false;
     ComputeScores(p, tile, plan);
@@ -283,7 +282,7 @@ class PanelKernel final : public BlockKernel {
       if (call_.bias || call_.alibi_slopes) rows_.AddBiases(tile, keys, first, last, scores);
       if (fast_.has_masks) rows_.HideMasked(tile, keys, first, last, scores);
     }
-    keys_[p].HideOutside(plan, scores_.get(), width_);
+    keys_[p].HideOutside(scores_.get(), width_);
   }
 
   // The online softmax: new maxima, weights in place of scores, what was summed scaled to them.
@@ -355,9 +354,8 @@ class PanelKernel final : public BlockKernel {
     if (!plan.has_hidden) {
       return AddValues(p, 0, RowsOf(p), {0, static_cast<int32_t>(keys)}, values, part, target);
     }
-    const size_t together = std::min(kRowsTogether, lanes_);
-    for (size_t r = 0; r < RowsOf(p); r += together) {
-      AddValues(p, r, std::min(r + together, RowsOf(p)), keys_[p].UnionOfFew(r), values, part,
+    for (size_t r = 0; r < RowsOf(p); r += kRowsTogether) {
+      AddValues(p, r, std::min(r + kRowsTogether, RowsOf(p)), keys_[p].UnionOfFew(r), values, part,
                 target);
     }
   }

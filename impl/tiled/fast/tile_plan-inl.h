@@ -26,8 +26,8 @@ struct Segment {
   size_t vectors() const { return last_vector - first_vector; }
 };
 
-// Rows that are given the same keys of a tile where they do not see the same.
-constexpr size_t kRowsTogether = 8;
+// Rows that are given the same keys of a tile where they do not see the same; a vector at most.
+constexpr size_t kRowsTogether = std::min<size_t>(8, kLanes);
 
 // Half-open range of keys of a tile.
 struct RowRange {
@@ -62,40 +62,49 @@ class PanelKeys {
     }
     common_ = common;
     end_ = end;
+    planned_ = {};
   }
 
   // No row sees a key from there on.
   int64_t end() const { return end_; }
 
-  // The plan of a tile, which the functions below refer to.
-  void MakePlan(const Tile& tile, TilePlan& plan) {
-    const auto keys = static_cast<size_t>(tile.count);
-    if (common_.first <= tile.first && tile.first + tile.count <= common_.last) {
-      plan.segments[plan.count++] = {0, keys, 0, vectors_};
-      return;
-    }
-    plan.has_hidden = true;
-    SetRanges(tile);
-    RowRange ranges[kVectors];
-    for (size_t v = 0; v < vectors_; ++v) ranges[v] = UnionOfVector(v);
-    for (size_t n = 0; n < keys; n += kRows) {
-      AddToPlan({n, std::min(n + kRows, keys), 0, vectors_}, ranges, plan);
-    }
+  // The plan of a tile, which the functions below refer to. It is kept, since short calls ask for that of the
+  // same tile head after head.
+  const TilePlan& PlanOf(const Tile& tile) {
+    if (planned_.first != tile.first || planned_.count != tile.count) MakePlan(tile);
+    planned_ = tile;
+    return plan_;
   }
 
-  // What kRowsTogether rows from r on see, or as many as there are lanes.
-  RowRange UnionOfFew(size_t r) const {
-    const hn::CappedTag<int32_t, kRowsTogether> d;
-    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + r))),
-            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + r)))};
-  }
+  // What kRowsTogether rows from r on see of a tile with something hidden.
+  RowRange UnionOfFew(size_t r) const { return of_few_[r / kRowsTogether]; }
 
   // Sets the scores that are outside of their row's range to -infinity: scores[key * step + row].
-  void HideOutside(const TilePlan& plan, float* scores, size_t step) const {
-    for (size_t v = 0; v < vectors_ && plan.has_hidden; ++v) HideInVector(v, plan, scores, step);
+  void HideOutside(float* scores, size_t step) const {
+    for (size_t v = 0; v < vectors_ && plan_.has_hidden; ++v) HideInVector(v, scores, step);
   }
 
  private:
+  void MakePlan(const Tile& tile) {
+    const auto keys = static_cast<size_t>(tile.count);
+    plan_.count = 0;
+    plan_.has_hidden = false;
+    if (common_.first <= tile.first && tile.first + tile.count <= common_.last) {
+      plan_.segments[plan_.count++] = {0, keys, 0, vectors_};
+      return;
+    }
+    plan_.has_hidden = true;
+    SetRanges(tile);
+    RowRange ranges[kVectors];
+    for (size_t v = 0; v < vectors_; ++v) ranges[v] = UnionOf<kLanes>(v * lanes_);
+    for (size_t n = 0; n < keys; n += kRows) {
+      AddToPlan({n, std::min(n + kRows, keys), 0, vectors_}, ranges, plan_);
+    }
+    for (size_t r = 0; r < vectors_ * lanes_; r += kRowsTogether) {
+      of_few_[r / kRowsTogether] = UnionOf<kRowsTogether>(r);
+    }
+  }
+
   // What each row of the panel may see of the tile.
   void SetRanges(const Tile& tile) {
     const hn::ScalableTag<int64_t> d;
@@ -118,11 +127,12 @@ class PanelKeys {
     }
   }
 
-  // Of what the rows of vector v see, as SetRanges has it; and what all of them see.
-  RowRange UnionOfVector(size_t v) const {
-    const Integers d;
-    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + v * lanes_))),
-            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + v * lanes_)))};
+  // Of what rows see, as SetRanges has it: kCount rows from r on; and what all rows of vector v see.
+  template <size_t kCount>
+  RowRange UnionOf(size_t r) const {
+    const hn::CappedTag<int32_t, kCount> d;
+    return {hn::GetLane(hn::MinOfLanes(d, hn::LoadU(d, from_ + r))),
+            hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, to_ + r)))};
   }
   RowRange CommonOfVector(size_t v) const {
     const Integers d;
@@ -150,13 +160,13 @@ class PanelKeys {
     plan.segments[plan.count++] = next;
   }
 
-  void HideInVector(size_t v, const TilePlan& plan, float* scores, size_t step) const {
+  void HideInVector(size_t v, float* scores, size_t step) const {
     const Floats d;
     const Integers integers;
     const RowRange common = CommonOfVector(v);
     const Vector from = hn::ConvertTo(d, hn::LoadU(integers, from_ + v * lanes_));
     const Vector to = hn::ConvertTo(d, hn::LoadU(integers, to_ + v * lanes_));
-    for (const Segment& s : plan.all()) {
+    for (const Segment& s : plan_.all()) {
       if (v < s.first_vector || v >= s.last_vector) continue;
       const size_t begin = std::clamp(static_cast<size_t>(common.first), s.first, s.last);
       const size_t end = std::clamp(static_cast<size_t>(common.last), begin, s.last);
@@ -182,6 +192,9 @@ class PanelKeys {
   size_t lanes_ = 0, vectors_ = 0;
   KeySpan common_;  // what all rows see
   int64_t end_ = 0;
+  Tile planned_{};  // the tile of the plan; without keys, there is none
+  TilePlan plan_;
+  RowRange of_few_[kVectors * kLanes / kRowsTogether];            // see UnionOfFew
   int64_t firsts_[kVectors * kLanes], lasts_[kVectors * kLanes];  // of each row
   int32_t from_[kVectors * kLanes], to_[kVectors * kLanes];       // of each row, in the tile
 };
