@@ -63,6 +63,15 @@ HWY_INLINE Vector PairsOf(Vector first, Vector second) {
   asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(both) : "v"(second.raw), "v"(first.raw));
   return Vector{_mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both))};
 }
+
+// As Narrow does, in one instruction where a machine has dots. It would turn subnormals to 0.
+HWY_INLINE void NarrowWithDots(Vector x, Eigen::bfloat16* out) {
+  constexpr int kSubnormal = 0x20;
+  if (_mm512_fpclass_ps_mask(x.raw, kSubnormal) != 0) return Narrow(x, out);
+  __m256i narrow;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(x.raw));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), narrow);
+}
 #else
 constexpr bool kHasDots = false;
 inline bool MachineHasDots() {
@@ -75,6 +84,9 @@ HWY_INLINE Vector AddDots(Vector, Vector, Vector sum) {
 }
 HWY_INLINE Vector PairsOf(Vector first, Vector) {
   return first;
+}
+HWY_INLINE void NarrowWithDots(Vector x, Eigen::bfloat16* out) {
+  Narrow(x, out);
 }
 #endif
 

@@ -66,13 +66,14 @@ HWY_INLINE Vector AddProduct(Vector a, Vector b, Vector sum) {
   }
 }
 
-// out[r][n] = data[r * step + n].
+// The targets of sums, where Put takes those of products of Elements. out[r][n] = data[r * step + n].
 struct Sums {
   static constexpr bool kAreLast = false;
   float* data;
   size_t step;
 
   Sums From(size_t r, size_t n) const { return {data + r * step + n, step}; }
+  template <typename Element>
   HWY_INLINE void Put(size_t r, size_t n, Vector sum) const {
     hn::StoreU(sum, Floats(), data + r * step + n);
   }
@@ -85,6 +86,7 @@ struct ScaledSums {
   float factor;
 
   ScaledSums From(size_t r, size_t n) const { return {data + r * step + n, step, factor}; }
+  template <typename Element>
   HWY_INLINE void Put(size_t r, size_t n, Vector sum) const {
     hn::StoreU(hn::Mul(sum, hn::Set(Floats(), factor)), Floats(), data + r * step + n);
   }
@@ -101,8 +103,14 @@ struct Results {
   Results From(size_t r, size_t n) const {
     return {data + r * step + n, step, factors + r, are_finite};
   }
+  template <typename Element>
   HWY_INLINE void Put(size_t r, size_t n, Vector sum) const {
-    Narrow(hn::Mul(sum, hn::Set(Floats(), factors[r])), data + r * step + n);
+    const Vector result = hn::Mul(sum, hn::Set(Floats(), factors[r]));
+    if constexpr (kAreDots<Element> && std::is_same_v<T, Eigen::bfloat16>) {
+      NarrowWithDots(result, data + r * step + n);
+    } else {
+      Narrow(result, data + r * step + n);
+    }
   }
   // These lines are not in the first cache, and arrive while the sums are computed.
   HWY_INLINE void Fetch(size_t r, size_t n) const { hwy::Prefetch(data + r * step + n); }
@@ -167,7 +175,7 @@ HWY_NOINLINE void AccumulateBlock(Factors a, Columns<T> b, Sums out, Target targ
 #pragma GCC unroll 12
   for (size_t r = 0; r < kR; ++r) {
 #pragma GCC unroll 12
-    for (size_t v = 0; v < kV; ++v) target.Put(r, v * lanes, sums[r][v]);
+    for (size_t v = 0; v < kV; ++v) target.template Put<T>(r, v * lanes, sums[r][v]);
   }
   if constexpr (Target::kAreLast) {
     if (target.are_finite != nullptr) target.Watch(SumOfProductsWithZero(sums));
