@@ -84,6 +84,7 @@ class KeyTile {
     has_keys_ = has_values_ = has_checked_ = false;
     if (uses_dots_ && has_even_keys_) even_keys_ = EvenKeys<Eigen::bfloat16>();
     if (uses_dots_ && has_even_values_) even_values_ = EvenValues<Eigen::bfloat16>();
+    pairs_in_place_ = uses_dots_ && has_even_keys_ && ArePairs(even_keys_);
   }
 
   // Whether keys, or values, lie at even distances and can be read there, vector by vector, as T: what
@@ -117,6 +118,9 @@ class KeyTile {
   // [keys / 2, value step].
   bool uses_dots() const { return uses_dots_; }
   FloatRows KeyPairs() {
+    if (pairs_in_place_) {
+      return {reinterpret_cast<const float*>(even_keys_.data), even_keys_.step / 2};
+    }
     const int64_t step = key_step_ / 2;
     for (int64_t n = 0; n < tile_.count && !has_keys_; ++n) {
       PackRow(KeyRow(n), static_cast<size_t>(call_.head_dim), keys_.get() + n * step);
@@ -196,6 +200,11 @@ class KeyTile {
     if (has_even_values_) return {even_values_.data + n * even_values_.step, 1};
     return call_.ValueAt<Eigen::bfloat16>(batch_, kv_head_, tile_.first + n);
   }
+  // Whether rows are whole pairs, and lie where these can be read.
+  bool ArePairs(const Rows<Eigen::bfloat16>& rows) const {
+    return call_.head_dim % 2 == 0 && rows.step % 2 == 0 &&
+           reinterpret_cast<uintptr_t>(rows.data) % sizeof(Pair) == 0;
+  }
   int64_t SizeOfValues() const { return kTile * value_step_ / (uses_dots_ ? 2 : 1); }
 
   // Returns whether all are finite.
@@ -272,6 +281,7 @@ class KeyTile {
   int64_t batch_ = 0, kv_head_ = 0;
   Tile tile_{};
   Rows<Eigen::bfloat16> even_keys_{}, even_values_{};  // where dots are used
+  bool pairs_in_place_ = false;                        // likewise: even_keys_ are read as pairs
   bool has_keys_ = false, has_values_ = false;
   bool has_checked_ = false, are_finite_ = false;
 };

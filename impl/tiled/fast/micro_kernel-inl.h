@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <type_traits>
 
 #include "impl/tiled/fast/dots-inl.h"
@@ -56,6 +57,12 @@ HWY_INLINE Vector LoadColumn(const Columns<T>& b, size_t c, size_t n) {
   } else {
     return Widen(b.data + c * b.step + n);
   }
+}
+// In every lane. It may be two elements of bf16 where they are stored, which are no float.
+HWY_INLINE Vector LoadFactor(const float* data) {
+  float factor;
+  std::memcpy(&factor, data, sizeof factor);
+  return hn::Set(Floats(), factor);
 }
 template <typename T>
 HWY_INLINE Vector AddProduct(Vector a, Vector b, Vector sum) {
@@ -167,7 +174,7 @@ HWY_NOINLINE void AccumulateBlock(Factors a, Columns<T> b, Sums out, Target targ
     for (size_t v = 0; v < kV; ++v) columns[v] = LoadColumn(b, c, v * lanes);
 #pragma GCC unroll 12
     for (size_t r = 0; r < kR; ++r) {
-      const Vector factor = hn::Set(d, a.data[r * row_step + c * step]);
+      const Vector factor = LoadFactor(a.data + r * row_step + c * step);
 #pragma GCC unroll 12
       for (size_t v = 0; v < kV; ++v) sums[r][v] = AddProduct<T>(factor, columns[v], sums[r][v]);
     }
