@@ -149,6 +149,16 @@ inline void PackRows(const Bf16Row* first, const Bf16Row* second, size_t size, f
   }
 }
 
+// Likewise, of rows that are there and are whole vectors.
+HWY_INLINE void InterleaveRows(const Eigen::bfloat16* first, const Eigen::bfloat16* second,
+                               size_t size, float* out) {
+  const auto* const firsts = reinterpret_cast<const uint16_t*>(first);
+  const auto* const seconds = reinterpret_cast<const uint16_t*>(second);
+  for (size_t n = 0; n < size; n += hn::Lanes(Floats())) {
+    hn::StoreU(JoinPairs(LoadFirst(firsts + n), LoadSecond(seconds + n)), Floats(), out + n);
+  }
+}
+
 // Whether an element of bf16 is neither NaN nor infinite.
 constexpr bool IsFinite(uint16_t bits) {
   return (bits & 0x7F80) != 0x7F80;

@@ -129,9 +129,7 @@ class KeyTile {
     return {keys_.get(), step};
   }
   FloatRows ValuePairs() {
-    for (int64_t n = 0; n < tile_.count && !has_values_; n += 2) {
-      PackValues(n, {n, n + 2}, values_.get() + n / 2 * value_step_);
-    }
+    if (!has_values_) LoadValuePairs();
     has_values_ = true;
     return {values_.get(), value_step_};
   }
@@ -238,6 +236,16 @@ class KeyTile {
     for (int64_t n = 0; n < tile_.count; ++n) {
       reader_.Value(batch_, kv_head_, tile_.first + n, values_.get() + n * value_step_);
     }
+  }
+
+  void LoadValuePairs() {
+    int64_t n = 0;
+    for (; has_even_values_ && n + 2 <= tile_.count; n += 2) {
+      const Eigen::bfloat16* const row = even_values_.data + n * even_values_.step;
+      InterleaveRows(row, row + even_values_.step, static_cast<size_t>(value_step_),
+                     values_.get() + n / 2 * value_step_);
+    }
+    for (; n < tile_.count; n += 2) PackValues(n, {n, n + 2}, values_.get() + n / 2 * value_step_);
   }
 
   static bool IsEven(const CallView& call, const TensorView& tensor) {
