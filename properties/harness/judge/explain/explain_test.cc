@@ -151,6 +151,14 @@ std::vector<FaultyKernel> VisibilityFaults() {
            return j > row.query + offset && (last < 0 || j >= last / 4 * 4);
          })(p);
        })},
+      {"packed-row-index", Causal, Solves([](Problem& p) {
+         const Problem before = p;
+         p.causal = false;
+         Hiding([&](const Row& row, int64_t j) {
+           return j > row.query / 2 + before.DiagonalOffset(row.batch);
+         })(p);
+       })},
+      {"tile-skipped", Open, Solves(Hiding([](const Row&, int64_t j) { return j / 2 % 2 == 1; }))},
       {"lengths-mistaken", Open,
        Solves(Hiding([](const Row&, int64_t j) { return j >= OpenProblem().q_len; }))},
       // Tiles of 4 whose last key the last query of the row's own tile does not see.

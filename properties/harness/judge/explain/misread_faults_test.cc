@@ -106,6 +106,22 @@ TEST(MisreadFaultsTest, FeaturesOfAnotherHeadItemOrQueryAreNamed) {
       {"feature-of-other-head", Sunk, Solves([](Problem& p) {
          p.sinks = {0, 2, -1, 1};
        })},
+      {"feature-of-other-head", Sunk,
+       [](const Problem& p, const Inputs& inputs) {
+         Outcome all = RoundedOutcome(p, inputs);
+         for (int64_t i = 0; i < p.q_len; ++i) {
+           Problem one = p;
+           one.sinks.emplace(p.sinks->size(), (*p.sinks)[static_cast<size_t>(i % p.q_heads)]);
+           const Outcome of_one = RoundedOutcome(one, inputs);
+           for (Array Outcome::*array : {&Outcome::out, &Outcome::lse})
+             ForEachRow(p, [&](const Row& row) {
+               for (int64_t d = 0; d < (all.*array).shape[3] && row.query == i; ++d)
+                 (all.*array).At(row.batch, row.head, i, d) =
+                     (of_one.*array).At(row.batch, row.head, i, d);
+             });
+         }
+         return all;
+       }},
       {"feature-of-other-head", Sloped, Solves([](Problem& p) {
          p.alibi_slopes = {2, 2, 1, 1};
        })},

@@ -29,7 +29,7 @@ void CopyVector(const Array& from, const Source& source, const std::optional<DTy
 }
 
 double SinkOf(const Problem& p, const RowRule& rule) {
-  return (*p.sinks)[static_cast<size_t>(rule.query.head)];
+  return (*p.sinks)[static_cast<size_t>(rule.sink_head.value_or(rule.query.head))];
 }
 
 // Whether dropout keeps the term.

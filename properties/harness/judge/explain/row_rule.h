@@ -52,10 +52,11 @@ enum class LsePart : uint8_t {
 };
 
 struct RowRule {
-  Row query;         // whose q vector
-  double scale = 1;  // multiplies q.k
-  int64_t dims = 0;  // leading components of q and k that enter the product
-  Terms terms;       // of the weighed sum of values
+  Row query;                           // whose q vector
+  std::optional<int64_t> sink_head{};  // whose sink; nullopt = the query's
+  double scale = 1;                    // multiplies q.k
+  int64_t dims = 0;                    // leading components of q and k that enter the product
+  Terms terms;                         // of the weighed sum of values
   // Of the sum that it is divided by and whose logarithm is the lse; nullopt = the same.
   std::optional<Terms> divisor;
   bool is_divided = true;  // false: weights stay relative to the largest score

@@ -93,6 +93,22 @@ void AddQueries(const Problem& p, HypothesisBank& bank) {
   if (p.q_len > 1) read("q of query 0 were used for all", [](Row& q) { q.query = 0; });
 }
 
+// The sink of another head, looked up by what counts rows.
+void AddSinksOfRows(const Problem& p, HypothesisBank& bank) {
+  if (!p.sinks || p.q_heads < 2 || p.q_len < 2) return;
+  bank.AddCase("feature-of-other-head", "the sink were looked up by the query and not by the head",
+               [](const Scene& s, const Row& row, RowCase& c) {
+                 c.rule.sink_head = row.query % s.problem().q_heads;
+               });
+  bank.AddCase("feature-of-other-head",
+               "the sink were looked up by the number of the row, of all heads and queries",
+               [](const Scene& s, const Row& row, RowCase& c) {
+                 const Problem& all = s.problem();
+                 const int64_t plane = row.batch * all.q_heads + row.head;
+                 c.rule.sink_head = (plane * all.q_len + row.query) % all.q_heads;
+               });
+}
+
 // The row holds what is right for row move(row).
 void AddMisplaced(HypothesisBank& bank, std::string phrase, std::function<Row(Row)> move) {
   const Scene* scene = &bank.scene();
@@ -283,6 +299,7 @@ void AddSourceFaults(HypothesisBank& bank) {
   AddKvHeads(p, bank);
   AddBatches(p, bank);
   AddQueries(p, bank);
+  AddSinksOfRows(p, bank);
   AddMisplacedRows(p, bank);
   AddShiftedValues(p, bank);
   AddHeadDimTails(p, bank);

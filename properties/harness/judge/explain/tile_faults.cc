@@ -68,6 +68,18 @@ void AddTiles(const Problem& p, HypothesisBank& bank) {
   }
 }
 
+// Of every two tiles one, as where a loop goes two steps at a time.
+void AddHalves(const Problem& p, HypothesisBank& bank) {
+  for (int64_t tile = 1; tile <= kLargestTile && tile < p.kv_len; tile *= 2) {
+    for (const bool is_first : {false, true}) {
+      AddDropped(bank, "tile-skipped",
+                 fmt::format("of every two tiles of {} keys the {} were left out", tile,
+                             is_first ? "first" : "second"),
+                 [tile, is_first](int64_t j) { return (j / tile % 2 == 0) == is_first; });
+    }
+  }
+}
+
 // A partial tile that is the only one.
 void AddNothingLeft(const Problem& p, HypothesisBank& bank) {
   if (p.kv_len >= kLargestTile) return;
@@ -122,6 +134,7 @@ void AddTileFaults(HypothesisBank& bank) {
   if (bank.problem().kv_len == 0) return;
   AddPadding(bank.problem(), bank);
   AddTiles(bank.problem(), bank);
+  AddHalves(bank.problem(), bank);
   AddEnds(bank.problem(), bank);
   AddNothingLeft(bank.problem(), bank);
 }
