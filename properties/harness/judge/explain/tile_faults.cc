@@ -73,8 +73,8 @@ void AddHalves(const Problem& p, HypothesisBank& bank) {
   for (int64_t tile = 1; tile <= kLargestTile && tile < p.kv_len; tile *= 2) {
     for (const bool is_first : {false, true}) {
       AddDropped(bank, "tile-skipped",
-                 fmt::format("of every two tiles of {} keys the {} were left out", tile,
-                             is_first ? "first" : "second"),
+                 fmt::format("of every two tiles of keys one were left out{}the {} of two of {}",
+                             kSuchAs, is_first ? "first" : "second", tile),
                  [tile, is_first](int64_t j) { return (j / tile % 2 == 0) == is_first; });
     }
   }

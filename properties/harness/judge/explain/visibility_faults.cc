@@ -239,7 +239,7 @@ void AddPackedRows(const Problem& p, HypothesisBank& bank) {
        [](const Problem& q, const Row& row) {
          return row.head % q.heads_per_kv_head() * q.q_len + row.query;
        }},
-      {"query / heads, as if it were packed",
+      {"query / heads",
        [](const Problem& q, const Row& row) { return row.query / q.heads_per_kv_head(); }}};
   for (const auto& one : orders) {
     const std::string_view order = one.first;
